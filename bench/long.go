@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -48,7 +48,7 @@ func long(ctx context.Context) (any, []string, error) {
 	defer s.close()
 	f := longFigures{Steps: longSteps}
 
-	if _, err := s.timed(ctx, "warm-up", workflows.AgentTaskType, document(chainSteps, "")); err != nil {
+	if _, err := s.timed(ctx, "warm-up", protocol.AgentTaskType, document(chainSteps, "")); err != nil {
 		return nil, nil, err
 	}
 	if err := s.whole(ctx, c, &f); err != nil {
@@ -87,14 +87,14 @@ func long(ctx context.Context) (any, []string, error) {
 // whole fails in the last step.
 func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
 	c.beginPhase(nil, nil)
-	run, err := s.startWorkflow(ctx, "long", workflows.AgentTaskType, document(longSteps, ""))
+	run, err := s.startWorkflow(ctx, "long", protocol.AgentTaskType, document(longSteps, ""))
 	if err != nil {
 		return err
 	}
 	err = run.Get(ctx, nil)
 	var failed *temporal.ApplicationError
 	var report compensations.Report
-	if !errors.As(err, &failed) || failed.Type() != workflows.TaskFailed {
+	if !errors.As(err, &failed) || failed.Type() != protocol.TaskFailed {
 		return fmt.Errorf("the task should have failed in its last step: %w", err)
 	}
 	if err := failed.Details(&report); err != nil {
@@ -112,14 +112,14 @@ func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
 func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	late, reached := make(chan struct{}), make(chan struct{})
 	c.beginPhase(late, reached)
-	run, err := s.startWorkflow(ctx, "half", workflows.AgentTaskType, document(longSteps, ""))
+	run, err := s.startWorkflow(ctx, "half", protocol.AgentTaskType, document(longSteps, ""))
 	if err != nil {
 		return err
 	}
 	if err := closed(ctx, late); err != nil {
 		return err
 	}
-	short, err := s.startWorkflow(ctx, "beside", workflows.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
+	short, err := s.startWorkflow(ctx, "beside", protocol.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 const (
@@ -58,7 +58,7 @@ func steps(ctx context.Context) (any, []string, error) {
 
 	ours, theirs, ratios, err := inPairs(pairs,
 		func(i int) (float64, error) {
-			return s.timed(ctx, fmt.Sprintf("ours-%d", i), workflows.AgentTaskType, document(chainSteps, ""))
+			return s.timed(ctx, fmt.Sprintf("ours-%d", i), protocol.AgentTaskType, document(chainSteps, ""))
 		},
 		func(i int) (float64, error) { return s.timed(ctx, fmt.Sprintf("bare-%d", i), "bare", chainSteps) })
 	if err != nil {
@@ -73,7 +73,7 @@ func steps(ctx context.Context) (any, []string, error) {
 
 	oursMany, theirsMany, manyRatios, err := inPairs(manyPairs,
 		func(i int) (float64, error) {
-			return s.many(ctx, fmt.Sprintf("many-ours-%d", i), workflows.AgentTaskType, document(manySteps, ""))
+			return s.many(ctx, fmt.Sprintf("many-ours-%d", i), protocol.AgentTaskType, document(manySteps, ""))
 		},
 		func(i int) (float64, error) { return s.many(ctx, fmt.Sprintf("many-bare-%d", i), "bare", manySteps) })
 	if err != nil {
@@ -160,8 +160,8 @@ func noops(prefix string, n int) []map[string]any {
 
 func (s *stage) startWorkflow(ctx context.Context, id, workflowType string, argument any) (client.WorkflowRun, error) {
 	options := client.StartWorkflowOptions{ID: id, TaskQueue: queue}
-	if workflowType == workflows.AgentTaskType {
-		options.TypedSearchAttributes = workflows.OpenAttributes("bench")
+	if workflowType == protocol.AgentTaskType {
+		options.TypedSearchAttributes = protocol.OpenAttributes("bench")
 	}
 	return s.client.ExecuteWorkflow(ctx, options, workflowType, argument)
 }
@@ -174,7 +174,7 @@ func (s *stage) timed(ctx context.Context, id, workflowType string, argument any
 		return 0, err
 	}
 	var report compensations.Report
-	if workflowType == workflows.AgentTaskType {
+	if workflowType == protocol.AgentTaskType {
 		err = run.Get(ctx, &report)
 	} else {
 		err = run.Get(ctx, nil)
@@ -216,7 +216,7 @@ func (s *stage) atGates(ctx context.Context) (float64, error) {
 	for i := range waiting {
 		group.Go(func() error {
 			id := fmt.Sprintf("waiting-%d", i)
-			_, err := s.startWorkflow(groupCtx, id, workflows.AgentTaskType, document(3, "ask"))
+			_, err := s.startWorkflow(groupCtx, id, protocol.AgentTaskType, document(3, "ask"))
 			mu.Lock()
 			defer mu.Unlock()
 			ids = append(ids, id)
@@ -228,7 +228,7 @@ func (s *stage) atGates(ctx context.Context) (float64, error) {
 	}
 	for {
 		count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-			Namespace: "default", Query: fmt.Sprintf("%s = 'step-2' AND ExecutionStatus = 'Running'", workflows.AttributeGate.GetName()),
+			Namespace: "default", Query: fmt.Sprintf("%s = 'step-2' AND ExecutionStatus = 'Running'", protocol.AttributeGate.GetName()),
 		})
 		if err != nil {
 			return 0, err

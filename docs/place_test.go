@@ -34,7 +34,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // place is the machine that the documentation speaks of. Its blocks run as they stand, but for these names:
@@ -268,8 +268,8 @@ func (p *place) commandUntil(ctx context.Context, line string) *exec.Cmd {
 }
 
 // state is that of a task; empty while nobody answers.
-func (p *place) state(id string) (s workflows.State) {
-	if v, err := p.client.QueryWorkflow(p.Context(), id, "", workflows.QueryState); err == nil {
+func (p *place) state(id string) (s protocol.State) {
+	if v, err := p.client.QueryWorkflow(p.Context(), id, "", protocol.QueryState); err == nil {
 		require.NoError(p, v.Get(&s))
 	}
 	return s

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Act is one request that the agent of a session makes. One of Savepoint, Rollback and Step is set. After its last act the agent
@@ -23,7 +23,7 @@ type Act struct {
 	// Step is a step as in a task file, in JSON.
 	Step json.RawMessage
 	// Ends is what becomes of the step.
-	Ends workflows.StepState
+	Ends protocol.StepState
 }
 
 // ID is the id of the act's step.
@@ -41,7 +41,7 @@ func readActs(source []byte) ([]Act, error) {
 	var written []struct {
 		Why, Savepoint, Rollback string
 		Step                     map[string]any
-		Ends                     workflows.StepState
+		Ends                     protocol.StepState
 	}
 	d := yaml.NewDecoder(bytes.NewReader(source))
 	d.KnownFields(true)
@@ -60,7 +60,7 @@ func readActs(source []byte) ([]Act, error) {
 		}
 		acts[i].Step = step
 		if w.Ends == "" {
-			acts[i].Ends = workflows.Done
+			acts[i].Ends = protocol.Done
 		}
 	}
 	return acts, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/examples"
 	"github.com/seed-62bf7108/unwind/examples/found"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // begin starts an example on a new stage.
@@ -27,9 +27,9 @@ func begin(t *testing.T, name string) (p *player, before found.Sight) {
 
 func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 	p, before := begin(t, "publish-release")
-	g := p.gate(p.id(), "infrastructure", workflows.SignalApprove)
+	g := p.gate(p.id(), "infrastructure", protocol.SignalApprove)
 	require.Contains(t, g.Change.Diff, `terraform_data.marker["us"] will be created`)
-	p.gate(p.id(), "go-live", workflows.SignalApprove)
+	p.gate(p.id(), "go-live", protocol.SignalApprove)
 	r, err := p.end(p.id())
 
 	require.ErrorContains(t, err, `/release is "1.4.2", want "2.0.0"`)
@@ -50,8 +50,8 @@ func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 
 func TestPublishOkCommitsAndWhatItDidStays(t *testing.T) {
 	p, before := begin(t, "publish-ok")
-	p.gate(p.id(), "infrastructure", workflows.SignalApprove)
-	p.gate(p.id(), "go-live", workflows.SignalApprove)
+	p.gate(p.id(), "infrastructure", protocol.SignalApprove)
+	p.gate(p.id(), "go-live", protocol.SignalApprove)
 	r, err := p.end(p.id())
 
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestPublishOkCommitsAndWhatItDidStays(t *testing.T) {
 
 func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
 	p, before := begin(t, "publish-rejected")
-	p.gate(p.id(), "go-live", workflows.SignalReject)
+	p.gate(p.id(), "go-live", protocol.SignalReject)
 	r, err := p.end(p.id())
 
 	require.ErrorContains(t, err, "rejected by ann: it is her call")

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -62,14 +62,14 @@ steps:
     check: [{exists: %q, when: live}]
 `, alpha.file, beta.file, alpha.file+".new", alpha.file+".never"), nil))
 	require.NoError(t, err)
-	p.until(p.id(), func(s workflows.State) bool { return len(s.Gates) == 1 })
+	p.until(p.id(), func(s protocol.State) bool { return len(s.Gates) == 1 })
 	require.Equal(t, "after", alpha.reads(t))
 	require.Equal(t, "after", beta.reads(t))
 
 	away.Stop()
-	p.gate(p.id(), "three", workflows.SignalApprove)
+	p.gate(p.id(), "three", protocol.SignalApprove)
 	// Steps that do not need the missing host go on.
-	s := p.until(p.id(), func(s workflows.State) bool {
+	s := p.until(p.id(), func(s protocol.State) bool {
 		return s.Report != nil && len(s.Report.Steps) == 3 && s.Report.Steps[0].State == string(compensations.Settled) &&
 			s.Report.Steps[1].State == string(compensations.Waiting)
 	})
@@ -105,9 +105,9 @@ func TestAnotherHostUndoesWhatIsRecordedInTheDatabases(t *testing.T) {
 	other := s.config
 	other.Host, other.State = "other", t.TempDir()
 	s.work(other)
-	s.gate(s.task(1), "last", workflows.SignalReject)
+	s.gate(s.task(1), "last", protocol.SignalReject)
 	states := map[string]string{}
-	s.until(s.task(1), func(is workflows.State) bool {
+	s.until(s.task(1), func(is protocol.State) bool {
 		if is.Report == nil {
 			return false
 		}

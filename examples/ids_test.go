@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/examples"
 	"github.com/seed-62bf7108/unwind/examples/found"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestAnIdIsUsedOnceAndAFileActsOnceForEachId(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAnIdIsUsedOnceAndAFileActsOnceForEachId(t *testing.T) {
 		require.NoError(t, err)
 		_, err = p.start(id, doc)
 		require.ErrorAs(t, err, &taken, "while it is open")
-		p.gate(id, "go-live", workflows.SignalApprove)
+		p.gate(id, "go-live", protocol.SignalApprove)
 		_, err = p.end(id)
 		require.NoError(t, err)
 		_, err = p.start(id, doc)

@@ -24,7 +24,7 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/stage"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -100,7 +100,7 @@ func (p *player) start(id string, doc json.RawMessage) (client.WorkflowRun, erro
 	return p.client.ExecuteWorkflow(p.Context(), client.StartWorkflowOptions{
 		ID: id, TaskQueue: p.queue, WorkflowExecutionErrorWhenAlreadyStarted: true,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-	}, workflows.AgentTaskType, doc)
+	}, protocol.AgentTaskType, doc)
 }
 
 // id returns a name that no other test on this server uses.
@@ -108,8 +108,8 @@ func (p *player) id() string { return strings.ReplaceAll(p.Name(), "/", "-") }
 
 const patience = 3 * time.Minute
 
-func (p *player) state(id string) (s workflows.State) {
-	v, err := p.client.QueryWorkflow(p.Context(), id, "", workflows.QueryState)
+func (p *player) state(id string) (s protocol.State) {
+	v, err := p.client.QueryWorkflow(p.Context(), id, "", protocol.QueryState)
 	if err == nil {
 		require.NoError(p, v.Get(&s))
 	}
@@ -117,21 +117,21 @@ func (p *player) state(id string) (s workflows.State) {
 }
 
 // until waits until the state of a task is as wanted.
-func (p *player) until(id string, want func(workflows.State) bool) (s workflows.State) {
+func (p *player) until(id string, want func(protocol.State) bool) (s protocol.State) {
 	p.Helper()
 	require.Eventually(p, func() bool { s = p.state(id); return want(s) }, patience, 30*time.Millisecond, "the task is not as wanted")
 	return s
 }
 
 // gate waits for the gate of a step and sends a decision.
-func (p *player) gate(id, step, signal string) workflows.GateView {
+func (p *player) gate(id, step, signal string) protocol.GateView {
 	p.Helper()
-	s := p.until(id, func(s workflows.State) bool {
+	s := p.until(id, func(s protocol.State) bool {
 		require.Nil(p, s.Cause, "it unwinds before it has come to the gate of %s", step)
 		return len(s.Gates) == 1 && s.Gates[0].Step == step
 	})
 	require.NoError(p, p.client.SignalWorkflow(p.Context(), id, "", signal,
-		workflows.Decision{Step: step, Digest: s.Gates[0].Digest, Who: "ann", Why: "it is her call"}))
+		protocol.Decision{Step: step, Digest: s.Gates[0].Digest, Who: "ann", Why: "it is her call"}))
 	return s.Gates[0]
 }
 

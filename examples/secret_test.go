@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/examples/found"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func stepOf(input *commonpb.Payloads) string {
@@ -93,14 +93,14 @@ func TestASecretUsedEverywhereIsShownNowhere(t *testing.T) {
 	_, err := p.start(p.id(), doc)
 	require.NoError(t, err)
 	for _, step := range []string{"content", "echo", "customer", "infra"} {
-		at := p.until(p.id(), func(s workflows.State) bool { return len(s.Gates) == 1 && s.Gates[0].Step == step })
+		at := p.until(p.id(), func(s protocol.State) bool { return len(s.Gates) == 1 && s.Gates[0].Step == step })
 		shown["the state at the gate of "+step] = text(t, at)
 		show := p.starter("show", p.id())
 		shown["starter show at the gate of "+step] = show.out + show.err
 		if step == "infra" {
 			p.isUsed()
 		}
-		p.gate(p.id(), step, workflows.SignalApprove)
+		p.gate(p.id(), step, protocol.SignalApprove)
 	}
 	r, err := p.end(p.id())
 	require.ErrorContains(t, err, "exit status 3")
@@ -113,7 +113,7 @@ func TestASecretUsedEverywhereIsShownNowhere(t *testing.T) {
 		require.NoError(t, err)
 		shown["the history"] += string(raw) + protojson.Format(e)
 	}
-	for _, query := range []string{workflows.QueryState, "__temporal_workflow_metadata"} {
+	for _, query := range []string{protocol.QueryState, "__temporal_workflow_metadata"} {
 		v, err := p.client.QueryWorkflow(t.Context(), p.id(), "", query)
 		require.NoError(t, err)
 		var raw converter.RawValue

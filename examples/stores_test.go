@@ -26,7 +26,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -258,7 +258,7 @@ func (s *stores) begin(n int, inOrder bool) {
 // untilAsked waits until a task asks before its last step.
 func (s *stores) untilAsked(n int) {
 	s.Helper()
-	s.until(s.task(n), func(is workflows.State) bool {
+	s.until(s.task(n), func(is protocol.State) bool {
 		require.Nil(s, is.Cause, "task %d unwinds", n)
 		return len(is.Gates) == 1
 	})
@@ -267,7 +267,7 @@ func (s *stores) untilAsked(n int) {
 // parks waits until the undos of these steps, and no others, are parked.
 func (s *stores) parks(id string, steps ...string) (parked []compensations.StepReport) {
 	s.Helper()
-	s.until(id, func(is workflows.State) bool {
+	s.until(id, func(is protocol.State) bool {
 		parked = nil
 		if is.Report == nil {
 			return false

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/examples"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // earlier is the commit whose worker leaves tasks open. Today's worker must undo what it writes into histories and journals. Until there is a
@@ -37,12 +37,12 @@ func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
 	require.NoError(t, err)
 	_, err = p.start(p.id(), p.example(e))
 	require.NoError(t, err)
-	p.gate(p.id(), "infrastructure", workflows.SignalApprove)
-	p.until(p.id(), func(s workflows.State) bool { return len(s.Gates) == 1 && s.Gates[0].Step == "go-live" })
+	p.gate(p.id(), "infrastructure", protocol.SignalApprove)
+	p.until(p.id(), func(s protocol.State) bool { return len(s.Gates) == 1 && s.Gates[0].Step == "go-live" })
 	stop()
 
 	p.work(p.stage.Config())
-	p.gate(p.id(), "go-live", workflows.SignalReject)
+	p.gate(p.id(), "go-live", protocol.SignalReject)
 	r, err := p.end(p.id())
 	require.ErrorContains(t, err, "rejected by ann: it is her call")
 	require.Equal(t, compensations.Unwound, r.Status)
@@ -70,10 +70,10 @@ func TestWhatAnEarlierWorkerHasBegunInEveryStoreIsEndedByTodays(t *testing.T) {
 	s.put(toForce, "of somebody else")
 	s.takeAway(toRetry, s.names()...)
 	for _, task := range []int{toForce, toRetry} {
-		s.gate(s.task(task), "last", workflows.SignalReject)
+		s.gate(s.task(task), "last", protocol.SignalReject)
 	}
 	for _, task := range []int{halfBack, committed} {
-		s.gate(s.task(task), "last", workflows.SignalApprove)
+		s.gate(s.task(task), "last", protocol.SignalApprove)
 		r, err := s.end(s.task(task))
 		require.NoError(t, err)
 		require.Equal(t, compensations.Committed, r.Status)
@@ -86,7 +86,7 @@ func TestWhatAnEarlierWorkerHasBegunInEveryStoreIsEndedByTodays(t *testing.T) {
 	stop()
 
 	s.work(s.config)
-	s.gate(s.task(atItsGate), "last", workflows.SignalReject)
+	s.gate(s.task(atItsGate), "last", protocol.SignalReject)
 	s.resolve(s.task(toForce), compensations.Force, s.names()...)
 	s.bringBack(toRetry, s.names()...)
 	s.resolve(s.task(toRetry), compensations.Retry, s.names()...)

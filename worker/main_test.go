@@ -19,7 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -113,7 +113,7 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	require.NotNil(t, line, out.String()+log.String())
 
 	require.Contains(t, get(t, line[1]+"/healthz"), `"status":"ok"`)
-	run, err := servertest.Client(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, workflows.AgentTaskType,
+	run, err := servertest.Client(t).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, protocol.AgentTaskType,
 		map[string]any{"name": "nothing known", "steps": []any{map[string]any{"id": "a", "uses": "no.such"}}})
 	require.NoError(t, err)
 	var report compensations.Report

@@ -4,49 +4,16 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
-
-// What could not be carried over, or not be sent at all, is refused before anything of it begins. What gets past that all the same, such
-// as what people write, does not stop a task: see stuck.
-
-// MaxRequest bounds a request to a session, as JSON: it goes in one message with the steps that were compiled from it.
-const MaxRequest = 1_000_000
-
-// UpdateTooLarge stands for an update that was too large to be passed on to its workflow: argument TooLarge. It is always refused.
-const UpdateTooLarge = "too-large"
-
-// TooLarge is the argument of UpdateTooLarge.
-type TooLarge struct {
-	Bytes int `json:"bytes"`
-	// Alone says that it is too large whatever else there is; otherwise others came at the same time.
-	Alone bool `json:"alone,omitempty"`
-}
-
-func (t TooLarge) refusal() error {
-	if t.Alone {
-		return refuseRequestf(BadRequest, "the request has %s, and can have at most %d as JSON: send fewer steps at once, or put long content into a file and name that",
-			activities.CountOf(t.Bytes, "byte"), MaxRequest)
-	}
-	return refuseRequestf(TooManyAtOnce, "the request has %s, and came with others that are as large: send it again", activities.CountOf(t.Bytes, "byte"))
-}
-
-// CheckRequest refuses a request that is too large for a session. A client asks before it sends one: a server delivers it, and the workflow
-// would then fail to refuse it.
-func CheckRequest(content any) error {
-	if size := sizeOf(content); size > MaxRequest {
-		return refuseRequestf(BadRequest, "the request has %s as JSON, and can have %d: send fewer steps at once, or put long content into a file and name that",
-			activities.CountOf(size, "byte"), MaxRequest)
-	}
-	return nil
-}
 
 // rememberedBytes is about what the session carries of each request, besides its answer.
 const rememberedBytes = 12
 
 // admit makes room for what a request adds to the session, or refuses it. what names it.
 func (t *agentTask) admit(ctx workflow.Context, what string, bytes int) error {
-	need, most := bytes+rememberedBytes, maxLedger(len(t.saga.Entries())+1)
+	need, most := bytes+rememberedBytes, protocol.MaxLedger(len(t.saga.Entries())+1)
 	if !t.room.fits(need, most) {
 		size, err := t.room.measureOnce(ctx)
 		if err != nil {
@@ -55,7 +22,7 @@ func (t *agentTask) admit(ctx workflow.Context, what string, bytes int) error {
 		t.room.reset(size)
 	}
 	if !t.room.fits(need, most) {
-		return refuseRequestf(BadRequest, "%s: up to %s more, but what the session carries has %s compressed and can have %d: wait until steps are over, roll back a part, or finish it and open another",
+		return protocol.RefuseRequestf(protocol.BadRequest, "%s: up to %s more, but what the session carries has %s compressed and can have %d: wait until steps are over, roll back a part, or finish it and open another",
 			what, activities.CountOf(need, "byte"), activities.CountOf(t.room.packed+t.room.expected, "byte"), most)
 	}
 	t.room.addBytes(need)
@@ -76,7 +43,7 @@ func (r *stepRunner) awaitRoom(ctx workflow.Context, s *stepRun) (ended func(), 
 	if !r.schedule.referred[s.step.ID] {
 		return func() {}, nil
 	}
-	most := maxLedger(len(r.saga.Entries()))
+	most := protocol.MaxLedger(len(r.saga.Entries()))
 	hasRoom := func() bool { return r.room.fits(activities.MaxOutputs, most) }
 	if !hasRoom() {
 		if err := r.measureRoom(ctx); err != nil {
@@ -92,7 +59,7 @@ func (r *stepRunner) awaitRoom(ctx workflow.Context, s *stepRun) (ended func(), 
 		}
 	}
 	if !hasRoom() {
-		return nil, refusef("the task carries %s compressed; with the outputs of this step, up to %d, it could be more than the %d that can be carried: split the task, or refer to fewer outputs",
+		return nil, protocol.Refusef("the task carries %s compressed; with the outputs of this step, up to %d, it could be more than the %d that can be carried: split the task, or refer to fewer outputs",
 			activities.CountOf(r.room.packed+r.room.expected, "byte"), activities.MaxOutputs, most)
 	}
 	r.returning++

@@ -11,6 +11,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/compensations/inbox"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -25,14 +27,14 @@ func runAgentTask(ctx workflow.Context, input, carry converter.RawValue, check S
 	var doc json.RawMessage
 	unreadable := readInput(input, &doc)
 	t, err := newTask(ctx, carry, variant{session: newSession(doc), check: check, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, AgentTaskType, json.RawMessage(nil), next)
+		return workflow.NewContinueAsNewError(ctx, protocol.AgentTaskType, json.RawMessage(nil), next)
 	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
 		if unreadable != nil {
-			return refusef("the task document cannot be read: %v", unreadable)
+			return protocol.Refusef("the task document cannot be read: %v", unreadable)
 		}
 		compiled, err := compile(ctx, doc)
 		if err != nil {
@@ -40,7 +42,7 @@ func runAgentTask(ctx workflow.Context, input, carry converter.RawValue, check S
 		}
 		seen, err := preflight(ctx, compiled)
 		if err == nil {
-			err = seen.refusal()
+			err = seen.Refusal()
 		}
 		if err != nil {
 			return err
@@ -58,7 +60,7 @@ type agentTask struct {
 	variant  variant
 	refusal  error     // why it must not begin; nil if it may
 	began    time.Time // when the chain's first run began
-	phase    Phase
+	phase    protocol.Phase
 	compiled task.Compiled
 	notes    []string
 	report   *compensations.Report
@@ -108,7 +110,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 		carry, refusal = nil, err
 	}
 	t := &agentTask{
-		refusal: refusal, variant: v, began: workflow.Now(ctx), phase: Compiling,
+		refusal: refusal, variant: v, began: workflow.Now(ctx), phase: protocol.Compiling,
 		session: v.session, savepoints: &savepoints{}, ending: &ending{}, inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
 	}
 	t.alerts = &alerts{
@@ -142,13 +144,13 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 	if carry != nil {
 		t.resume(ctx, *carry)
 	}
-	if err := workflow.SetQueryHandler(ctx, QueryState, func() (State, error) { return t.state(ctx), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryState, func() (protocol.State, error) { return t.state(ctx), nil }); err != nil {
 		return nil, err
 	}
-	if err := workflow.SetQueryHandler(ctx, QueryAnswer, t.answerNow); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryAnswer, t.answerNow); err != nil {
 		return nil, err
 	}
-	if err := workflow.SetQueryHandler(ctx, QueryStep, t.stepNow); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryStep, t.stepNow); err != nil {
 		return nil, err
 	}
 	if err := t.handleUpdates(ctx); err != nil {
@@ -161,7 +163,7 @@ func newTask(ctx workflow.Context, handed converter.RawValue, v variant) (*agent
 
 func (t *agentTask) addNote(note string) { t.notes = append(t.notes, note) }
 
-func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compensations.Saga {
+func newSaga(ctx workflow.Context, o compensations.Options, carry *protocol.Carry) *compensations.Saga {
 	if carry == nil {
 		return compensations.New(ctx, o)
 	}
@@ -172,7 +174,7 @@ func newSaga(ctx workflow.Context, o compensations.Options, carry *Carry) *compe
 func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) compensations.Options {
 	o.Changed, o.Alert, o.Paused = t.details.markStale, t.sendAlerts, pausedSince
 	o.Pause = func() bool {
-		if t.phase == Forward { // a part is being undone; if the task ends meanwhile, everything will be
+		if t.phase == protocol.Forward { // a part is being undone; if the task ends meanwhile, everything will be
 			return t.isLong(ctx) || t.executor.isOver(ctx)
 		}
 		return t.isLong(ctx)
@@ -185,8 +187,8 @@ func (t *agentTask) sagaOptions(ctx workflow.Context, o compensations.Options) c
 func (t *agentTask) attendSignals(ctx workflow.Context) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	t.inbox.Open(ctx, // rejections are handled first: gates fail closed
-		inbox.Handler{Signal: SignalReject, Handle: t.gates.reject},
-		inbox.Handler{Signal: SignalApprove, Handle: t.gates.approve},
+		inbox.Handler{Signal: protocol.SignalReject, Handle: t.gates.reject},
+		inbox.Handler{Signal: protocol.SignalApprove, Handle: t.gates.approve},
 		inbox.Handler{Signal: compensations.SignalResolve, Handle: t.resolve},
 	)
 	workflow.GoNamed(ctx, "attendant", func(ctx workflow.Context) {
@@ -199,7 +201,7 @@ func (t *agentTask) attendSignals(ctx workflow.Context) {
 }
 
 func (t *agentTask) resolve(payload []byte) error {
-	var r Resolution
+	var r protocol.Resolution
 	if err := json.Unmarshal(payload, &r); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, do, who, why}, or with with: %w", err)
 	}
@@ -207,7 +209,7 @@ func (t *agentTask) resolve(payload []byte) error {
 		_, err := t.parks.decide(r)
 		return err
 	}
-	if err := r.checkUndo(); err != nil {
+	if err := r.CheckUndo(); err != nil {
 		return err
 	}
 	return t.saga.Resolve(r.Clip())
@@ -238,7 +240,7 @@ func (t *agentTask) addStep(step task.Step) *stepRun {
 
 // bytesOf is about how many bytes a step adds to what is carried over.
 func bytesOf(step task.Step) int {
-	return len(step.With) + sizeOf(step.Check) + namesOf(step).size() + stepBytes
+	return len(step.With) + payload.SizeOf(step.Check) + namesOf(step).size() + stepBytes
 }
 
 // replaceParams notes that a person has given a step other parameters: it no longer repeats what was rolled back.
@@ -261,7 +263,7 @@ func (t *agentTask) configure(ctx workflow.Context) {
 
 // run takes a task from prepare, which only the first run of a chain calls, to its end.
 func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) error) (compensations.Report, error) {
-	if t.phase == Compiling {
+	if t.phase == protocol.Compiling {
 		err := t.refusal
 		if err == nil {
 			err = prepare(ctx)
@@ -270,10 +272,10 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 			t.variant.repairs = false
 			t.ending.cause = &compensations.Cause{Kind: kindOf(ctx, err), Text: compensations.Reason(err)}
 		} else if t.ending.cause == nil {
-			t.phase = Forward
+			t.phase = protocol.Forward
 		}
 	}
-	if t.phase == Forward {
+	if t.phase == protocol.Forward {
 		t.attributes.publishAgent(ctx, t.compiled.Agent)
 		t.executor.runSteps(ctx, t.began, t.compiled.Deadline)
 	}
@@ -296,9 +298,9 @@ func (t *agentTask) run(ctx workflow.Context, prepare func(workflow.Context) err
 
 // unwind undoes what is on the ledger.
 func (t *agentTask) unwind(ctx workflow.Context, reset *compensations.Cause) (compensations.Report, error) {
-	begins := t.phase != Unwinding
+	begins := t.phase != protocol.Unwinding
 	t.parks.close()
-	t.phase = Unwinding
+	t.phase = protocol.Unwinding
 	if reset != nil && !t.takeOverLedger(ctx, reset) {
 		t.unknown = true
 	}
@@ -352,7 +354,7 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 	t.awaitAlerts(ctx)
 	t.giveUpAlerts()
 	t.completeReport(ctx, &r, cause)
-	t.phase, t.ending.cause, t.report = Closed, cause, &r
+	t.phase, t.ending.cause, t.report = protocol.Closed, cause, &r
 	t.attributes.publishClosed(ctx, r.Status)
 	t.writeDetails(ctx)
 	t.awaitUpdates(ctx)
@@ -360,7 +362,7 @@ func (t *agentTask) close(ctx workflow.Context, r compensations.Report, cause *c
 		return r, nil
 	}
 	return r, r.Err(map[compensations.CauseKind]string{
-		compensations.Failure: TaskFailed, compensations.Rejected: TaskRejected,
-		compensations.Deadline: TaskDeadline, compensations.WasReset: TaskReset,
+		compensations.Failure: protocol.TaskFailed, compensations.Rejected: protocol.TaskRejected,
+		compensations.Deadline: protocol.TaskDeadline, compensations.WasReset: protocol.TaskReset,
 	}[cause.Kind])
 }

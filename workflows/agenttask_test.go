@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 var startOptions = client.StartWorkflowOptions{ID: "task-1", TaskQueue: queue}
@@ -35,7 +35,7 @@ func TestADocumentThatIsRefusedTouchesNothing(t *testing.T) {
 	w := &world{refuse: temporal.NewNonRetryableApplicationError("task:3:1: steps[0].uses: no such action", string(activities.Refused), nil)}
 	r := newRun(t, w)
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.ErrorContains(t, err, "nothing was touched: Refused: task:3:1")
 	require.Empty(t, w.calls)
 	require.Empty(t, report.Steps)
@@ -243,8 +243,8 @@ func TestAnotherHostIsAskedForItsJournals(t *testing.T) {
 			w := &world{steps: chain("a")}
 			w.steps[0].Place = activities.Place{Queue: "unwind@far", Host: "far"}
 			r := newRun(t, w)
-			r.env.RegisterActivityWithOptions(func(context.Context) (workflows.Places, error) { return workflows.Places{}, c.err },
-				activity.RegisterOptions{Name: workflows.PlacesActivity})
+			r.env.RegisterActivityWithOptions(func(context.Context) (protocol.Places, error) { return protocol.Places{}, c.err },
+				activity.RegisterOptions{Name: protocol.PlacesActivity})
 			report, err := r.report()
 			require.Error(t, err)
 			require.Equal(t, "nothing was touched: Refused: steps.a.on: "+c.want, report.Cause.Text)
@@ -259,9 +259,9 @@ func TestPlanTaskPlansEachStepAndReleasesIt(t *testing.T) {
 	addGate(steps, "c", time.Hour)
 	w := &world{steps: steps}
 	r := newRun(t, w)
-	r.env.ExecuteWorkflow(workflows.PlanTaskType, []byte(`{}`))
+	r.env.ExecuteWorkflow(protocol.PlanTaskType, []byte(`{}`))
 	require.NoError(t, r.env.GetWorkflowError())
-	var plan workflows.Plan
+	var plan protocol.Plan
 	require.NoError(t, r.env.GetWorkflowResult(&plan))
 	require.Equal(t, []string{"plan a", "plan c", "release a", "release c"}, sortTail(w.calls, 2))
 	require.NotNil(t, plan.Steps[0].Change)

@@ -9,6 +9,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // alerts tell people, by the webhook of the worker, what waits for them. Whoever alerts does not wait for that. A webhook that is away is
@@ -18,13 +20,13 @@ type alerts struct {
 	changed   func()            // called when more or less can be told
 	note      func(note string) // adds a note to the report
 
-	waiting  []Alert // in no activity, the oldest first
-	flying   int     // alerts that are in one
-	flights  int     // the number of activities
-	isFailed bool    // the webhook did not take one while the run is leaving
-	dropped  int     // alerts that were too many to be kept
+	waiting  []protocol.Alert // in no activity, the oldest first
+	flying   int              // alerts that are in one
+	flights  int              // the number of activities
+	isFailed bool             // the webhook did not take one while the run is leaving
+	dropped  int              // alerts that were too many to be kept
 	patience patience
-	trouble  Trouble // why the webhook does not take them; without a reason if it does
+	trouble  protocol.Trouble // why the webhook does not take them; without a reason if it does
 }
 
 // Bounds on alerts. Each is in the history as soon as there are fewer than maxFlights activities: a recovery reads there what people have
@@ -47,7 +49,7 @@ func (a *alerts) send(ctx workflow.Context, about []compensations.StepReport) {
 			a.dropped++
 			continue
 		}
-		a.waiting = append(a.waiting, Alert{
+		a.waiting = append(a.waiting, protocol.Alert{
 			Task: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID, Step: s.Step, Action: s.Action,
 			State: compensations.UndoState(s.State), Reason: s.Reason, Digest: s.Digest, At: workflow.Now(ctx),
 		})
@@ -80,7 +82,7 @@ func (a *alerts) resume(ctx workflow.Context) {
 // tell sends the oldest alerts. It returns false if the webhook has not taken them for a while, or not before the run has to end: then
 // they wait on.
 func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
-	batch := keepFirst(a.waiting[:min(len(a.waiting), maxBatch)], maxAlerted)
+	batch := payload.KeepFirst(a.waiting[:min(len(a.waiting), maxBatch)], maxAlerted)
 	a.waiting = a.waiting[len(batch):]
 	a.flying += len(batch)
 	a.flush(ctx) // the rest, beside this
@@ -90,7 +92,7 @@ func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
 	began := workflow.Now(ctx)
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, a.patience.limit(workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, WaitForCancellation: true, Summary: "alert: " + what,
-	})), AlertActivity, batch)
+	})), protocol.AlertActivity, batch)
 	_ = workflow.Await(ctx, func() bool { return future.IsReady() || a.isLeaving() })
 	if !future.IsReady() {
 		_, _ = workflow.AwaitWithTimeout(ctx, alertGrace, future.IsReady)
@@ -99,7 +101,7 @@ func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
 	err := future.Get(ctx, nil)
 	a.flying -= len(batch)
 	if err == nil {
-		a.patience, a.trouble = newPatience(0), Trouble{}
+		a.patience, a.trouble = newPatience(0), protocol.Trouble{}
 		a.changed()
 		return true
 	}
@@ -109,20 +111,20 @@ func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
 		return true
 	}
 	a.waiting = slices.Concat(batch, a.waiting)
-	slices.SortStableFunc(a.waiting, func(x, y Alert) int { return x.At.Compare(y.At) })
+	slices.SortStableFunc(a.waiting, func(x, y protocol.Alert) int { return x.At.Compare(y.At) })
 	a.isFailed = a.isLeaving()
 	if reason != "" {
 		if a.trouble.Reason == "" {
 			a.trouble.Since = began
 		}
-		a.trouble.Reason = clip(reason, maxWhy)
+		a.trouble.Reason = payload.Clip(reason, payload.MaxWhy)
 		a.changed()
 	}
 	return false
 }
 
 // nameAlerts names what alerts are about.
-func nameAlerts(all []Alert) string {
+func nameAlerts(all []protocol.Alert) string {
 	what := "the task"
 	if all[0].Step != "" {
 		what = "step " + all[0].Step
@@ -134,24 +136,24 @@ func nameAlerts(all []Alert) string {
 }
 
 // troubles are what is shown while the webhook takes nothing.
-func (a *alerts) troubles() []Trouble {
+func (a *alerts) troubles() []protocol.Trouble {
 	if a.trouble.Reason == "" {
 		return nil
 	}
 	shown := a.trouble
 	shown.What = "tell the webhook of " + activities.CountOf(a.untold(), "alert")
-	return []Trouble{shown}
+	return []protocol.Trouble{shown}
 }
 
 // untold is the number of alerts that the webhook has not taken.
 func (a *alerts) untold() int { return len(a.waiting) + a.flying + a.dropped }
 
 // toCarry returns what the next run has to tell, as far as it can be handed over, and how many there are besides.
-func (a *alerts) toCarry() (kept []Alert, dropped int) {
+func (a *alerts) toCarry() (kept []protocol.Alert, dropped int) {
 	if len(a.waiting) == 0 {
 		return nil, a.dropped
 	}
-	kept = keepFirst(a.waiting, maxUntoldCarried)
+	kept = payload.KeepFirst(a.waiting, maxUntoldCarried)
 	return kept, a.dropped + len(a.waiting) - len(kept)
 }
 
@@ -185,3 +187,6 @@ func (t *agentTask) giveUpAlerts() {
 		t.notes = append(t.notes, fmt.Sprintf("nobody was alerted about %s, as the webhook did not take it: %s", activities.CountOf(n, "thing"), reason))
 	}
 }
+
+// maxAlerted bounds the alerts that are sent at once.
+const maxAlerted = 250_000

@@ -10,12 +10,12 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // refuseAlertsUntil has a webhook take nothing before ok says so.
 func (l *alertLog) refuseAlertsUntil(r *run, ok func() bool) {
-	r.env.RegisterActivityWithOptions(func(_ context.Context, a []workflows.Alert) error {
+	r.env.RegisterActivityWithOptions(func(_ context.Context, a []protocol.Alert) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !ok() {
@@ -23,7 +23,7 @@ func (l *alertLog) refuseAlertsUntil(r *run, ok func() bool) {
 		}
 		l.all = append(l.all, a...)
 		return nil
-	}, activity.RegisterOptions{Name: workflows.AlertActivity, DisableAlreadyRegisteredCheck: true})
+	}, activity.RegisterOptions{Name: protocol.AlertActivity, DisableAlreadyRegisteredCheck: true})
 }
 
 func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
@@ -45,11 +45,11 @@ func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
 		gate := r.state().Gates[0]
 		sent := alerts.sent()
 		require.Len(t, sent, 1, "once")
-		require.Equal(t, workflows.Alert{
-			Task: "task-1", Run: "default-test-run-id", Step: "b", Action: "fake.do", State: workflows.Gated, Reason: "the task file asks", Digest: gate.Digest,
+		require.Equal(t, protocol.Alert{
+			Task: "task-1", Run: "default-test-run-id", Step: "b", Action: "fake.do", State: protocol.Gated, Reason: "the task file asks", Digest: gate.Digest,
 			At: gate.Since,
 		}, sent[0])
-		r.decide(workflows.SignalApprove)
+		r.decide(protocol.SignalApprove)
 	})
 	report, err := r.report()
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestATaskDoesNotWaitForItsWebhookToEnd(t *testing.T) {
 	var alerts alertLog
 	alerts.refuseAlertsUntil(r, func() bool { return false })
 	var decided time.Time
-	r.runAfter(time.Hour, func() { decided = r.env.Now(); r.decide(workflows.SignalApprove) })
+	r.runAfter(time.Hour, func() { decided = r.env.Now(); r.decide(protocol.SignalApprove) })
 	report, err := r.report()
 	require.NoError(t, err)
 	require.Less(t, r.env.Now().Sub(decided), 5*time.Minute)
@@ -84,12 +84,12 @@ func TestAlertsThatNobodyTookAreToldByTheNextRun(t *testing.T) {
 		}
 		r.runAfter(time.Minute, func() {
 			require.Len(t, alerts.sent(), 2, "of the gate and of the park")
-			require.Equal(t, []compensations.UndoState{workflows.Gated, compensations.Parked}, []compensations.UndoState{alerts.sent()[0].State, alerts.sent()[1].State})
+			require.Equal(t, []compensations.UndoState{protocol.Gated, compensations.Parked}, []compensations.UndoState{alerts.sent()[0].State, alerts.sent()[1].State})
 			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.sent()[1].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	}}
 	report, err := l.report()
-	l.last.failsAs(err, workflows.TaskRejected)
+	l.last.failsAs(err, protocol.TaskRejected)
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Empty(t, report.Notes)

@@ -9,19 +9,21 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // request is an update of a session that was accepted.
 type request struct {
 	id     string
 	digest activities.Digest
-	steps  []string              // the ids of the steps that it has added
-	over   map[string]StepAnswer // those of them that ended in an earlier run
+	steps  []string                       // the ids of the steps that it has added
+	over   map[string]protocol.StepAnswer // those of them that ended in an earlier run
 	// rollback is what it undoes; nil if it undoes nothing, or earlier runs have undone it.
 	rollback  *rollback
 	undone    []compensations.StepReport // by an earlier run
 	savepoint string
-	context   *Context
+	context   *protocol.Context
 	ends      bool  // it ends the session
 	checking  bool  // it is being carried out: nothing of it is under way yet
 	refusal   error // why it was refused
@@ -32,7 +34,7 @@ type request struct {
 type answers struct {
 	requests map[string]*request // of this run, and those of earlier runs that are not over
 	order    []string            // their ids
-	kept     []Answer            // to requests of earlier runs, the oldest first
+	kept     []protocol.Answer   // to requests of earlier runs, the oldest first
 }
 
 func (a *answers) add(q *request) {
@@ -53,23 +55,23 @@ func (a *answers) drop(q *request) {
 }
 
 // find returns the answer to a request of an earlier run that is still kept.
-func (a *answers) find(id string) (Answer, bool) {
-	i := slices.IndexFunc(a.kept, func(k Answer) bool { return k.Request == id })
+func (a *answers) find(id string) (protocol.Answer, bool) {
+	i := slices.IndexFunc(a.kept, func(k protocol.Answer) bool { return k.Request == id })
 	if i < 0 {
-		return Answer{}, false
+		return protocol.Answer{}, false
 	}
 	return a.kept[i], true
 }
 
 // noteTakenBack notes, in what is kept of earlier runs, which steps were rolled back since.
-func (a *answers) noteTakenBack(steps []TakenStep, why string) {
+func (a *answers) noteTakenBack(steps []protocol.TakenStep, why string) {
 	isTaken := map[string]bool{}
 	for _, s := range steps {
 		isTaken[s.ID] = true
 	}
-	note := func(s *StepAnswer) {
+	note := func(s *protocol.StepAnswer) {
 		if isTaken[s.ID] {
-			*s = StepAnswer{ID: s.ID, Uses: s.Uses, State: RolledBack, Try: s.Try, Summary: s.Summary, Error: s.Error, Notes: []string{why}, Took: s.Took}
+			*s = protocol.StepAnswer{ID: s.ID, Uses: s.Uses, State: protocol.RolledBack, Try: s.Try, Summary: s.Summary, Error: s.Error, Notes: []string{why}, Took: s.Took}
 		}
 	}
 	for i := range a.kept {
@@ -89,7 +91,7 @@ func (a *answers) noteTakenBack(steps []TakenStep, why string) {
 }
 
 // refresh updates how the steps of a kept answer stand, where they were done again since.
-func (t *agentTask) refresh(a Answer) Answer {
+func (t *agentTask) refresh(a protocol.Answer) protocol.Answer {
 	a.Steps = slices.Clone(a.Steps)
 	for i, s := range a.Steps {
 		if t.schedule.byID[s.ID] != nil {
@@ -100,9 +102,9 @@ func (t *agentTask) refresh(a Answer) Answer {
 }
 
 // answerNow handles QueryAnswer.
-func (t *agentTask) answerNow(request string) (Answer, error) {
-	if err := t.validateAwait(nil, AwaitRequest{Request: request}); err != nil {
-		return Answer{}, err
+func (t *agentTask) answerNow(request string) (protocol.Answer, error) {
+	if err := t.validateAwait(nil, protocol.AwaitRequest{Request: request}); err != nil {
+		return protocol.Answer{}, err
 	}
 	if q := t.session.answers.requests[request]; q != nil {
 		return t.answer(q), nil
@@ -115,19 +117,7 @@ func (t *agentTask) answerNow(request string) (Answer, error) {
 const (
 	maxKeptAnswers = 64 << 10
 	maxKeptOutputs = 64 << 10
-	maxKeptAnswer  = 8 << 10
 )
-
-// keepLast returns the last of items whose sizes together stay within a limit.
-func keepLast[T any](items []T, limit int, size func(T) int) []T {
-	first := len(items)
-	for total := 0; first > 0; first-- {
-		if total += size(items[first-1]); total > limit {
-			break
-		}
-	}
-	return items[first:]
-}
 
 // isOver reports whether a request needs nothing more.
 func (t *agentTask) isRequestOver(q *request) bool {
@@ -136,7 +126,7 @@ func (t *agentTask) isRequestOver(q *request) bool {
 		return !q.checking
 	case q.ends:
 		return t.report != nil
-	case t.phase == Unwinding || t.phase == Closed:
+	case t.phase == protocol.Unwinding || t.phase == protocol.Closed:
 		return true
 	case q.rollback != nil && !q.rollback.over:
 		return false
@@ -165,9 +155,9 @@ func (t *agentTask) waitsAlone(q *request) bool {
 	for _, id := range q.steps {
 		switch s := t.schedule.byID[id]; {
 		case s == nil || s.isOver():
-		case s.view.State == AtGate && s.gateView() != nil, s.view.State == StepParked && s.parkView() != nil:
+		case s.view.State == protocol.AtGate && s.gateView() != nil, s.view.State == protocol.StepParked && s.parkView() != nil:
 			waits = true
-		case s.view.State != NotStarted, slices.Contains(t.schedule.ready, s):
+		case s.view.State != protocol.NotStarted, slices.Contains(t.schedule.ready, s):
 			return false
 		}
 	}
@@ -178,12 +168,12 @@ func (t *agentTask) waitsAlone(q *request) bool {
 func (t *agentTask) isLeaving() bool { return t.executor.draining || t.leaving }
 
 // answer is what a request has come to so far.
-func (t *agentTask) answer(q *request) Answer {
-	a := Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint, Context: q.context}
+func (t *agentTask) answer(q *request) protocol.Answer {
+	a := protocol.Answer{Request: q.id, Digest: q.digest, Phase: t.phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint, Context: q.context}
 	a.Cause = t.ending.cause // fit makes a copy
 	if q.refusal != nil {
 		a.Refused = refusedFor(q.refusal)
-		a.fit()
+		a.Fit()
 		return a
 	}
 	for _, id := range q.steps {
@@ -197,7 +187,7 @@ func (t *agentTask) answer(q *request) Answer {
 		a.Report = t.report
 	}
 	if q.checking {
-		a.fit()
+		a.Fit()
 		return a
 	}
 	if a.Pending {
@@ -208,15 +198,15 @@ func (t *agentTask) answer(q *request) Answer {
 	} else if a.Pending && t.needsPerson() {
 		a.WaitsFor = t.undecidedBeside(q)
 	}
-	a.fit()
+	a.Fit()
 	return a
 }
 
-func refusedFor(err error) *Refused {
+func refusedFor(err error) *protocol.Refused {
 	if app, isTyped := errors.AsType[*temporal.ApplicationError](err); isTyped {
-		return &Refused{Type: app.Type(), Text: app.Message()}
+		return &protocol.Refused{Type: app.Type(), Text: app.Message()}
 	}
-	return &Refused{Type: BadRequest, Text: clip(compensations.Reason(err), maxCause)}
+	return &protocol.Refused{Type: protocol.BadRequest, Text: payload.Clip(compensations.Reason(err), payload.MaxCause)}
 }
 
 // undecidedBeside returns the steps that wait for a decision, without those of a request.
@@ -230,12 +220,12 @@ func (t *agentTask) undecidedBeside(q *request) (ids []string) {
 	return slices.DeleteFunc(ids, func(id string) bool { return slices.Contains(q.steps, id) })
 }
 
-func (t *agentTask) stepAnswer(q *request, id string) StepAnswer {
+func (t *agentTask) stepAnswer(q *request, id string) protocol.StepAnswer {
 	s := t.schedule.byID[id]
 	if s == nil {
 		return q.over[id]
 	}
-	a := StepAnswer{
+	a := protocol.StepAnswer{
 		ID: id, Uses: s.step.Uses, State: s.view.State, Try: s.view.Try, Summary: s.view.Summary, Error: s.view.Error, Notes: s.view.AllNotes(), Undone: s.undone,
 		Outputs: t.runner.outputs[id], Gate: s.gateView(), Park: s.parkView(),
 	}

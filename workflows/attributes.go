@@ -5,29 +5,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// OpenAttributes are what a client starts a task with: it is open from its first event on. ServingAttributes tell also which
-// task the workflow serves.
-func OpenAttributes(agent string) temporal.SearchAttributes { return ServingAttributes(agent, "") }
-
-// ServingAttributes are those of a workflow that serves a task.
-func ServingAttributes(agent, task string) temporal.SearchAttributes {
-	updates := []temporal.SearchAttributeUpdate{AttributeStatus.ValueSet(string(compensations.Open))}
-	if task != "" {
-		updates = append(updates, AttributeTask.ValueSet(task))
-	}
-	if agent != "" {
-		updates = append(updates, AttributeAgent.ValueSet(agent))
-	}
-	return temporal.NewSearchAttributes(updates...)
-}
-
-// MemoName is the memo that holds a task's name, for lists: a search attribute would have to be registered.
-const MemoName = "unwindName"
-
-// NameMemo is the memo that a client starts a task with.
-func NameMemo(name string) map[string]any { return map[string]any{MemoName: clip(name, maxName)} }
 
 // attributes are the search attributes of a task, which are hints for lists and sweeps. Each upsert is an event, so they change
 // only when a task opens, waits at a gate, unwinds or closes, and never per step.
@@ -40,24 +20,24 @@ type attributes struct {
 
 // publishOpen sets the status if the client that started the task did not.
 func (a *attributes) publishOpen(ctx workflow.Context) {
-	a.gate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeGate)
-	a.parked, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeParked)
-	a.failing, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeFailing)
-	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeStatus); !set {
-		upsertAttributes(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
+	a.gate, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeGate)
+	a.parked, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeParked)
+	a.failing, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeFailing)
+	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeStatus); !set {
+		upsertAttributes(ctx, protocol.AttributeStatus.ValueSet(string(compensations.Open)))
 	}
 }
 
 // publishPlanOpen says that a plan may leave something in journals; whoever finds it closed like that clears it. A plan that has no
 // status any more has left nothing.
 func publishPlanOpen(ctx workflow.Context) (closed func()) {
-	upsertAttributes(ctx, AttributeStatus.ValueSet(string(compensations.Open)))
-	return func() { upsertAttributes(ctx, AttributeStatus.ValueUnset()) }
+	upsertAttributes(ctx, protocol.AttributeStatus.ValueSet(string(compensations.Open)))
+	return func() { upsertAttributes(ctx, protocol.AttributeStatus.ValueUnset()) }
 }
 
 func (a *attributes) publishAgent(ctx workflow.Context, agent string) {
-	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent); !set && agent != "" {
-		upsertAttributes(ctx, AttributeAgent.ValueSet(agent))
+	if _, set := workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeAgent); !set && agent != "" {
+		upsertAttributes(ctx, protocol.AttributeAgent.ValueSet(agent))
 	}
 }
 
@@ -67,9 +47,9 @@ func (a *attributes) publishGate(ctx workflow.Context, step string) {
 	case a.gate:
 		return
 	case "":
-		upsertAttributes(ctx, AttributeGate.ValueUnset())
+		upsertAttributes(ctx, protocol.AttributeGate.ValueUnset())
 	default:
-		upsertAttributes(ctx, AttributeGate.ValueSet(step))
+		upsertAttributes(ctx, protocol.AttributeGate.ValueSet(step))
 	}
 	a.gate = step
 }
@@ -80,36 +60,36 @@ func (a *attributes) publishParked(ctx workflow.Context, step string) {
 	case a.parked:
 		return
 	case "":
-		upsertAttributes(ctx, AttributeParked.ValueUnset())
+		upsertAttributes(ctx, protocol.AttributeParked.ValueUnset())
 	default:
-		upsertAttributes(ctx, AttributeParked.ValueSet(step))
+		upsertAttributes(ctx, protocol.AttributeParked.ValueSet(step))
 	}
 	a.parked = step
 }
 
 // publishFailing names the first of what fails. The details have the reason.
-func (a *attributes) publishFailing(ctx workflow.Context, all []Trouble) {
+func (a *attributes) publishFailing(ctx workflow.Context, all []protocol.Trouble) {
 	what := ""
 	if len(all) > 0 {
-		what = clip(all[0].What, maxName)
+		what = payload.Clip(all[0].What, payload.MaxName)
 	}
 	switch what {
 	case a.failing:
 		return
 	case "":
-		upsertAttributes(ctx, AttributeFailing.ValueUnset())
+		upsertAttributes(ctx, protocol.AttributeFailing.ValueUnset())
 	default:
-		upsertAttributes(ctx, AttributeFailing.ValueSet(what))
+		upsertAttributes(ctx, protocol.AttributeFailing.ValueSet(what))
 	}
 	a.failing = what
 }
 
 func (a *attributes) publishPending(ctx workflow.Context, pending int) {
-	upsertAttributes(ctx, AttributePending.ValueSet(int64(pending)))
+	upsertAttributes(ctx, protocol.AttributePending.ValueSet(int64(pending)))
 }
 
 func (a *attributes) publishClosed(ctx workflow.Context, status compensations.Status) {
-	upsertAttributes(ctx, AttributeStatus.ValueSet(string(status)), AttributePending.ValueSet(0))
+	upsertAttributes(ctx, protocol.AttributeStatus.ValueSet(string(status)), protocol.AttributePending.ValueSet(0))
 }
 
 func upsertAttributes(ctx workflow.Context, updates ...temporal.SearchAttributeUpdate) {

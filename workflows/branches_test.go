@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // putAside rolls back to a savepoint and keeps what was done as a branch.
-func (r *run) putAside(id, savepoint string, b workflows.Branch) *updated {
-	return r.update(workflows.UpdateRollback, id, workflows.SessionRollback{To: savepoint, Branch: &b})
+func (r *run) putAside(id, savepoint string, b protocol.Branch) *updated {
+	return r.update(protocol.UpdateRollback, id, protocol.SessionRollback{To: savepoint, Branch: &b})
 }
 
 // branches lists the branches of a session as name(steps).
@@ -39,39 +39,39 @@ func TestABranchIsChosen(t *testing.T) {
 	l.in = func(n int, r *run) {
 		if n == 1 {
 			r.script(
-				func() { r.update(workflows.UpdateStep, "1", steps("base")) },
+				func() { r.update(protocol.UpdateStep, "1", steps("base")) },
 				func() { r.markWith("start", given("0")) },
-				func() { r.update(workflows.UpdateStep, "2", steps("a")) },
-				func() { r.update(workflows.UpdateContext, "3", given("1")) },
+				func() { r.update(protocol.UpdateStep, "2", steps("a")) },
+				func() { r.update(protocol.UpdateContext, "3", given("1")) },
 				func() {
-					aside = r.putAside("4", "start", workflows.Branch{Name: "first", Score: new(0.4), Note: "slow"})
+					aside = r.putAside("4", "start", protocol.Branch{Name: "first", Score: new(0.4), Note: "slow"})
 				},
 				func() {
-					r.update(workflows.UpdateStep, "5", steps("b", `{"id": "c", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
+					r.update(protocol.UpdateStep, "5", steps("b", `{"id": "c", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
 				},
-				func() { r.update(workflows.UpdateContext, "6", given("2")) },
-				func() { r.putAside("7", "start", workflows.Branch{Name: "second", Score: new(0.9)}) },
+				func() { r.update(protocol.UpdateContext, "6", given("2")) },
+				func() { r.putAside("7", "start", protocol.Branch{Name: "second", Score: new(0.9)}) },
 			)
 			r.continueAsNew(10 * time.Minute)
 			return
 		}
 		r.script(
-			func() { r.update(workflows.UpdateStep, "8", steps("d")) },
-			func() { r.putAside("9", "start", workflows.Branch{Name: "third"}) },
+			func() { r.update(protocol.UpdateStep, "8", steps("d")) },
+			func() { r.putAside("9", "start", protocol.Branch{Name: "third"}) },
 			func() {
 				require.Equal(t, []string{"first(a)", "second(b c)", "third(d)"}, r.branches())
 				require.Equal(t, "0", digests(r.state().Session.Contexts))
 				kept := r.state().Session.TakenBack[0]
-				require.Equal(t, &workflows.Branch{Name: "first", Score: new(0.4), Note: "slow"}, kept.Branch)
+				require.Equal(t, &protocol.Branch{Name: "first", Score: new(0.4), Note: "slow"}, kept.Branch)
 				require.Equal(t, given("1").Digest, kept.Context.Digest)
-				chosen = r.redo("10", workflows.SessionRedo{Branch: "second"})
+				chosen = r.redo("10", protocol.SessionRedo{Branch: "second"})
 			},
 			func() {
 				require.Equal(t, []string{"first(a)", "third(d)"}, r.branches())
 				require.Equal(t, "02", digests(r.state().Session.Contexts), "the agent is where it was")
-				next = r.update(workflows.UpdateStep, "11", steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.c.outputs.id }}"}}`))
+				next = r.update(protocol.UpdateStep, "11", steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.c.outputs.id }}"}}`))
 			},
-			func() { r.update(workflows.UpdateFinish, "12") },
+			func() { r.update(protocol.UpdateFinish, "12") },
 		)
 	}
 	_, err := l.report()
@@ -96,32 +96,32 @@ func TestABranchThatIsWrongIsRefused(t *testing.T) {
 	bad, busy := map[string]*updated{}, map[string]*updated{}
 	r.script(
 		func() { r.mark("start") },
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			bad["branch: give to as well"] = r.update(workflows.UpdateRollback, "2", workflows.SessionRollback{Step: "a", Branch: &workflows.Branch{Name: "x"}})
-			bad[`branch.name: "X Y" must have the form`] = r.putAside("3", "start", workflows.Branch{Name: "X Y"})
-			bad["branch.note: it has 1001 bytes, and can have 1000"] = r.putAside("4", "start", workflows.Branch{Name: "x", Note: strings.Repeat("n", 1001)})
-			r.putAside("5", "start", workflows.Branch{Name: "x"})
+			bad["branch: give to as well"] = r.update(protocol.UpdateRollback, "2", protocol.SessionRollback{Step: "a", Branch: &protocol.Branch{Name: "x"}})
+			bad[`branch.name: "X Y" must have the form`] = r.putAside("3", "start", protocol.Branch{Name: "X Y"})
+			bad["branch.note: it has 1001 bytes, and can have 1000"] = r.putAside("4", "start", protocol.Branch{Name: "x", Note: strings.Repeat("n", 1001)})
+			r.putAside("5", "start", protocol.Branch{Name: "x"})
 		},
 		func() {
-			bad["the rollback of branch y cannot be redone; these can: of branch x"] = r.redo("6", workflows.SessionRedo{Branch: "y"})
-			bad["at most one of branch, to and step can be given"] = r.redo("7", workflows.SessionRedo{Branch: "x", To: "start"})
-			r.update(workflows.UpdateStep, "8", steps("b"))
+			bad["the rollback of branch y cannot be redone; these can: of branch x"] = r.redo("6", protocol.SessionRedo{Branch: "y"})
+			bad["at most one of branch, to and step can be given"] = r.redo("7", protocol.SessionRedo{Branch: "x", To: "start"})
+			r.update(protocol.UpdateStep, "8", steps("b"))
 		},
 		func() {
-			bad[`branch.name: there is a branch "x" already`] = r.putAside("9", "start", workflows.Branch{Name: "x"})
-			busy["branch x begins at savepoint start, and b came after that: roll back to it first"] = r.redo("10", workflows.SessionRedo{Branch: "x"})
+			bad[`branch.name: there is a branch "x" already`] = r.putAside("9", "start", protocol.Branch{Name: "x"})
+			busy["branch x begins at savepoint start, and b came after that: roll back to it first"] = r.redo("10", protocol.SessionRedo{Branch: "x"})
 		},
-		func() { r.update(workflows.UpdateFinish, "11") },
+		func() { r.update(protocol.UpdateFinish, "11") },
 	)
 	r.session()
 	require.Len(t, bad, 6)
 	for text, u := range bad {
-		r.failsAs(u.refused, workflows.BadRequest)
+		r.failsAs(u.refused, protocol.BadRequest)
 		require.ErrorContains(t, u.refused, text)
 	}
 	for text, u := range busy {
-		r.failsAs(u.refused, workflows.SessionBusy)
+		r.failsAs(u.refused, protocol.SessionBusy)
 		require.ErrorContains(t, u.refused, text)
 	}
 }
@@ -133,20 +133,20 @@ func TestABranchOfASavepointThatWasRolledBack(t *testing.T) {
 	var early, base, late *updated
 	r.script(
 		func() { r.mark("start") },
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() { r.mark("half") },
-		func() { r.update(workflows.UpdateStep, "2", steps("b")) },
-		func() { r.putAside("3", "half", workflows.Branch{Name: "inner"}) },
-		func() { r.update(workflows.UpdateStep, "4", steps("c")) },
+		func() { r.update(protocol.UpdateStep, "2", steps("b")) },
+		func() { r.putAside("3", "half", protocol.Branch{Name: "inner"}) },
+		func() { r.update(protocol.UpdateStep, "4", steps("c")) },
 		func() { r.rollBackTo("5", "start") },
-		func() { early = r.redo("6", workflows.SessionRedo{Branch: "inner"}) },
-		func() { base = r.redo("7", workflows.SessionRedo{To: "start"}) },
+		func() { early = r.redo("6", protocol.SessionRedo{Branch: "inner"}) },
+		func() { base = r.redo("7", protocol.SessionRedo{To: "start"}) },
 		func() { r.rollBackTo("8", "half") },
-		func() { late = r.redo("9", workflows.SessionRedo{Branch: "inner"}) },
-		func() { r.update(workflows.UpdateFinish, "10") },
+		func() { late = r.redo("9", protocol.SessionRedo{Branch: "inner"}) },
+		func() { r.update(protocol.UpdateFinish, "10") },
 	)
 	r.session()
-	r.failsAs(early.refused, workflows.BadRequest)
+	r.failsAs(early.refused, protocol.BadRequest)
 	require.ErrorContains(t, early.refused, "branch inner begins at savepoint half, which was rolled back itself: redo that first")
 	require.Equal(t, []string{"a done", "c done"}, states(base.answer))
 	require.NoError(t, late.refused)
@@ -167,16 +167,16 @@ func TestABranchThatFailsWhenItIsChosen(t *testing.T) {
 	var failed, rest *updated
 	r.script(
 		func() { r.mark("start") },
-		func() { r.update(workflows.UpdateStep, "1", steps("a", "b", "c")) },
-		func() { r.putAside("2", "start", workflows.Branch{Name: "x"}) },
-		func() { failed = r.redo("3", workflows.SessionRedo{Branch: "x"}) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a", "b", "c")) },
+		func() { r.putAside("2", "start", protocol.Branch{Name: "x"}) },
+		func() { failed = r.redo("3", protocol.SessionRedo{Branch: "x"}) },
 		func() { require.Equal(t, []string{"x(b c)"}, r.branches()) },
-		func() { r.putAside("4", "start", workflows.Branch{Name: "x"}) },
+		func() { r.putAside("4", "start", protocol.Branch{Name: "x"}) },
 		func() { require.Equal(t, []string{"x(a b c)"}, r.branches()) },
-		func() { r.redo("5", workflows.SessionRedo{Branch: "x"}) },
-		func() { rest = r.redo("6", workflows.SessionRedo{Branch: "x"}) },
+		func() { r.redo("5", protocol.SessionRedo{Branch: "x"}) },
+		func() { rest = r.redo("6", protocol.SessionRedo{Branch: "x"}) },
 		func() { require.Empty(t, r.branches()) },
-		func() { r.update(workflows.UpdateFinish, "7") },
+		func() { r.update(protocol.UpdateFinish, "7") },
 	)
 	r.session()
 	require.Equal(t, []string{"a done", "b rolled-back", "c left-out"}, states(failed.answer))
@@ -194,24 +194,24 @@ func TestNotes(t *testing.T) {
 	l.in = func(n int, r *run) {
 		if n == 1 {
 			r.script(
-				func() { first = r.update(workflows.UpdateNote, "1", workflows.NoteRequest{Text: "I begin."}) },
-				func() { r.update(workflows.UpdateStep, "2", steps("a")) },
-				func() { r.update(workflows.UpdateNote, "3", workflows.NoteRequest{Text: "It was a guess."}) },
-				func() { empty = r.update(workflows.UpdateNote, "4", workflows.NoteRequest{}) },
+				func() { first = r.update(protocol.UpdateNote, "1", protocol.NoteRequest{Text: "I begin."}) },
+				func() { r.update(protocol.UpdateStep, "2", steps("a")) },
+				func() { r.update(protocol.UpdateNote, "3", protocol.NoteRequest{Text: "It was a guess."}) },
+				func() { empty = r.update(protocol.UpdateNote, "4", protocol.NoteRequest{}) },
 				func() {
-					long = r.update(workflows.UpdateNote, "5", workflows.NoteRequest{Text: strings.Repeat("x", 1001)})
+					long = r.update(protocol.UpdateNote, "5", protocol.NoteRequest{Text: strings.Repeat("x", 1001)})
 				},
 			)
 			r.continueAsNew(7 * time.Minute)
 			return
 		}
 		r.script(
-			func() { again = r.update(workflows.UpdateNote, "3", workflows.NoteRequest{Text: "It was a guess."}) },
+			func() { again = r.update(protocol.UpdateNote, "3", protocol.NoteRequest{Text: "It was a guess."}) },
 			func() {
 				require.Len(t, r.state().Session.Notes, 2)
 				require.Equal(t, "a", r.state().Session.Notes[1].After)
 			},
-			func() { r.update(workflows.UpdateFinish, "6") },
+			func() { r.update(protocol.UpdateFinish, "6") },
 		)
 	}
 	report, err := l.report()

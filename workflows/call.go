@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -71,13 +72,13 @@ func callStep[T any](ctx workflow.Context, c *calls, s task.Step, activityType, 
 		StartToCloseTimeout:    s.Timeout,
 		HeartbeatTimeout:       s.Heartbeat,
 		WaitForCancellation:    true, // its undo must not begin before it has ended or is known to be lost
-		Summary:                clip(summary, activities.MaxSummary),
+		Summary:                payload.Clip(summary, activities.MaxSummary),
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval: s.Retry.Backoff, MaximumInterval: s.Retry.Max, BackoffCoefficient: 2,
 			MaximumAttempts: int32(min(s.Retry.Attempts, maxAttempts)), //nolint:gosec // bounded
 		},
 	}
-	size := int64(min(sizeOf(argument), maxScheduled))
+	size := int64(min(payload.SizeOf(argument), maxScheduled))
 	began, pause := workflow.Now(ctx), time.Second
 	defer c.isServed(s)
 	for {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -32,14 +32,14 @@ type chained struct {
 	// in prepares the n-th run, counted from 1.
 	in func(n int, r *run)
 	// pass changes what a run hands to the next one.
-	pass func(*workflows.Carry)
+	pass func(*protocol.Carry)
 	last *run
 	runs int
 }
 
 // report runs the chain to its end.
 func (l *chained) report() (compensations.Report, error) {
-	var carry *workflows.Carry
+	var carry *protocol.Carry
 	var now time.Time
 	for l.runs = 1; ; l.runs++ {
 		require.Less(l, l.runs, 100, "it continues as new for ever")
@@ -50,7 +50,7 @@ func (l *chained) report() (compensations.Report, error) {
 			r.env.SetContinuedExecutionRunID("the run before")
 		}
 		l.in(l.runs, r)
-		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(cmp.Or(l.document, `{"name": "release"}`)), carry)
+		r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(cmp.Or(l.document, `{"name": "release"}`)), carry)
 		now = r.env.Now()
 		var next *workflow.ContinueAsNewError
 		if !errors.As(r.env.GetWorkflowError(), &next) {
@@ -111,7 +111,7 @@ func TestATaskThatContinuesAfterEachStepDoesAndUndoesThemAll(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
 	}
 	report, err = l.report()
-	l.last.failsAs(err, workflows.TaskFailed)
+	l.last.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": false}, done, "each undo is told whether the history knows the forward as done")
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e", "undo e", "undo d", "undo c", "undo b", "undo a"}, l.world.calls)
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -181,7 +181,7 @@ func TestAPivotOfAnEarlierRunStillCounts(t *testing.T) {
 	stepByID(w.steps, "p").Pivot = true
 	l := &chained{T: t, world: w, in: suggestAlways}
 	report, err := l.report()
-	l.last.failsAs(err, workflows.TaskFailed)
+	l.last.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
 	require.Contains(t, report.Notes, "not undone, up to the pivot: 2 steps")
@@ -195,13 +195,13 @@ func TestTheDeadlineCountsFromTheFirstRun(t *testing.T) {
 		if n == 1 {
 			r.runAfter(90*time.Minute, func() {
 				began = r.env.Now().Add(-90 * time.Minute)
-				r.decide(workflows.SignalApprove)
+				r.decide(protocol.SignalApprove)
 			})
 			r.runAfter(90*time.Minute+time.Millisecond, func() { r.env.SetContinueAsNewSuggested(true) })
 		}
 	}
 	report, err := l.report()
-	l.last.failsAs(err, workflows.TaskDeadline)
+	l.last.failsAs(err, protocol.TaskDeadline)
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "plan d", "undo d", "undo c", "undo b", "undo a"}, w.calls)
 	require.WithinDuration(t, began.Add(2*time.Hour), l.last.env.Now(), time.Second)
@@ -214,10 +214,10 @@ func TestNotesAndIgnoredSignalsAreKeptAcrossRuns(t *testing.T) {
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
 		r.runAfter(30*time.Second, func() {
-			r.env.SignalWorkflow(workflows.SignalReject, workflows.Decision{Step: fmt.Sprint("run ", n)})
+			r.env.SignalWorkflow(protocol.SignalReject, protocol.Decision{Step: fmt.Sprint("run ", n)})
 			r.env.SetContinueAsNewSuggested(n == 1)
 			if n == 2 {
-				r.decide(workflows.SignalApprove)
+				r.decide(protocol.SignalApprove)
 			}
 		})
 	}
@@ -282,7 +282,7 @@ func summarizeReport(r compensations.Report) []string {
 		all = append(all, fmt.Sprintf("%s %s: %s", r.Cause.Kind, r.Cause.Step, r.Cause.Text))
 	}
 	for _, s := range r.Steps {
-		if s.State != string(workflows.Done) && s.State != string(workflows.NotStarted) || len(s.Notes) > 0 {
+		if s.State != string(protocol.Done) && s.State != string(protocol.NotStarted) || len(s.Notes) > 0 {
 			all = append(all, fmt.Sprintf("%s %s %s %q", s.Step, s.State, s.Outcome, s.Notes))
 		}
 	}
@@ -295,7 +295,7 @@ func TestContinuingAsNewChangesNothing(t *testing.T) {
 		for i := range 60 {
 			r.runAfter(time.Duration(i+1)*time.Minute, func() {
 				if len(r.state().Gates) > 0 {
-					r.decide(workflows.SignalApprove)
+					r.decide(protocol.SignalApprove)
 				}
 				for _, p := range r.state().Parks { // the same decision in whatever run
 					do := p.Ways[(len(p.Step)+p.Try)%len(p.Ways)]

@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
@@ -30,7 +30,7 @@ func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 	} {
 		r := newRun(t, &world{steps: chain("a", "b")})
 		r.env.SetContinuedExecutionRunID("the run before")
-		r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{}`), json.RawMessage(carry))
+		r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(`{}`), json.RawMessage(carry))
 		var failed *temporal.PanicError // fails only the workflow task: the run goes on
 		require.ErrorAs(t, r.env.GetWorkflowError(), &failed, carry)
 		require.ErrorContains(t, failed, "this run was recorded by a version that this one cannot undo")
@@ -45,12 +45,12 @@ func TestAnUnreadableCarryWaitsForAWorkerThatReadsIt(t *testing.T) {
 		workflow string
 		input    []any
 	}{
-		"a carry whose types have changed":   {workflows.AgentTaskType, []any{json.RawMessage("null"), json.RawMessage(`{"v":3,"saga":{"entries":{"packed":true}}}`)}},
-		"a carry without its codec":          {workflows.AgentTaskType, []any{encrypted, encrypted}},
-		"the request of a recovery":          {workflows.RecoverType, []any{encrypted}},
-		"the request of a rollback":          {workflows.RollbackType, []any{json.RawMessage(`{"without": 1}`)}},
-		"what a redo and a carry of it hold": {workflows.RedoType, []any{encrypted, encrypted}},
-		"the entries of a late sweep":        {workflows.LateSweepType, []any{encrypted}},
+		"a carry whose types have changed":   {protocol.AgentTaskType, []any{json.RawMessage("null"), json.RawMessage(`{"v":3,"saga":{"entries":{"packed":true}}}`)}},
+		"a carry without its codec":          {protocol.AgentTaskType, []any{encrypted, encrypted}},
+		"the request of a recovery":          {protocol.RecoverType, []any{encrypted}},
+		"the request of a rollback":          {protocol.RollbackType, []any{json.RawMessage(`{"without": 1}`)}},
+		"what a redo and a carry of it hold": {protocol.RedoType, []any{encrypted, encrypted}},
+		"the entries of a late sweep":        {protocol.LateSweepType, []any{encrypted}},
 	} {
 		r := newRun(t, &world{steps: chain("a")})
 		r.env.SetContinuedExecutionRunID("the run before")
@@ -64,9 +64,9 @@ func TestAnUnreadableCarryWaitsForAWorkerThatReadsIt(t *testing.T) {
 
 func TestADocumentThatCannotBeReadIsRefused(t *testing.T) {
 	r := newRun(t, &world{steps: chain("a")})
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}}))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}}))
 	report, err := r.ended()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.ErrorContains(t, err, "the task document cannot be read")
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Empty(t, r.world.calls)
@@ -77,7 +77,7 @@ func TestAMadeUpCarryIsRefused(t *testing.T) {
 	forged := json.RawMessage(`{"v":3,"phase":"forward","began":"2026-01-01T00:00:00Z","saga":{},"size":1,"compiled":{"name":"forged","steps":[
 		{"id":"a","uses":"fake.do","with":{},"gate":{"mode":"open"},"retry":{"attempts":1,"backoff":1000000000,"max":1000000000},
 		"timeout":60000000000,"heartbeat":10000000000,"place":{"queue":"unwind","journal":"j"}}]}}`)
-	for _, name := range []string{workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType} {
+	for _, name := range []string{protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType} {
 		for what, prepare := range map[string]func(*run){
 			"by a start": func(*run) {},
 			// As by cron: the server says of each of its runs that it continues the previous one.
@@ -92,7 +92,7 @@ func TestAMadeUpCarryIsRefused(t *testing.T) {
 			prepare(r)
 			r.env.ExecuteWorkflow(name, json.RawMessage("{}"), forged)
 			report, err := r.ended()
-			r.failsAs(err, workflows.TaskFailed)
+			r.failsAs(err, protocol.TaskFailed)
 			require.Equal(t, compensations.Unwound, report.Status, "%s %s: no sweep looks at it", name, what)
 			require.ErrorContains(t, err, "nothing was touched")
 			require.Empty(t, r.world.calls, "%s %s", name, what)
@@ -103,7 +103,7 @@ func TestAMadeUpCarryIsRefused(t *testing.T) {
 func TestALateSweepStartedByHandIsRefused(t *testing.T) {
 	r := newRun(t, &world{})
 	e := activities.Entry{Version: 1, Seq: 1, Step: "a", Action: "fake.do", UndoType: "fake.do.undo", Token: activities.NewToken("x", "a", 1), Place: activities.Place{Queue: queue}}
-	r.env.ExecuteWorkflow(workflows.LateSweepType, workflows.LateSweepRequest{Task: "release", Rechecks: []compensations.Recheck{{Entry: e}}})
+	r.env.ExecuteWorkflow(protocol.LateSweepType, protocol.LateSweepRequest{Task: "release", Rechecks: []compensations.Recheck{{Entry: e}}})
 	_, err := r.ended()
 	require.ErrorContains(t, err, "a late sweep is started by the task that it belongs to")
 	require.Empty(t, r.world.calls)
@@ -132,7 +132,7 @@ func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 	r := newRun(t, w)
 	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.ErrorContains(t, err, "that can be carried: split the task")
 	done := w.count["do s0"] * len(w.calls) / 2
 	require.Greater(t, done, 5)

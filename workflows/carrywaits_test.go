@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -30,7 +30,7 @@ func gateBesideWork() *world {
 }
 
 func TestAGateStaysOpenAcrossRuns(t *testing.T) {
-	var gate workflows.GateView
+	var gate protocol.GateView
 	l := &chained{T: t, world: gateBesideWork()}
 	l.in = func(n int, r *run) {
 		r.runAfter(30*time.Second, func() {
@@ -43,7 +43,7 @@ func TestAGateStaysOpenAcrossRuns(t *testing.T) {
 			case 2:
 				require.True(t, gate.Until.Equal(g[0].Until), "it waits no longer than it said")
 				require.Equal(t, gate.Opening, g[0].Opening)
-				r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "g", Digest: gate.Digest, Who: "ann"})
+				r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "g", Digest: gate.Digest, Who: "ann"})
 			}
 		})
 	}
@@ -67,7 +67,7 @@ func TestAGatesLimitSpansAllRuns(t *testing.T) {
 		}
 	}
 	_, err := l.report()
-	l.last.failsAs(err, workflows.TaskRejected)
+	l.last.failsAs(err, protocol.TaskRejected)
 	require.ErrorContains(t, err, "nobody approved step g within 1h0m0s")
 	require.Equal(t, 2, l.runs)
 	require.WithinDuration(t, began.Add(time.Hour), l.last.env.Now(), time.Second)
@@ -81,10 +81,10 @@ func TestADecisionAtTheLastMomentHoldsInTheNextRun(t *testing.T) {
 				r.runAfter(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
 			}
 		}
-		l.pass = func(c *workflows.Carry) { // a signal that arrived with the last workflow task
+		l.pass = func(c *protocol.Carry) { // a signal that arrived with the last workflow task
 			g := c.Steps["g"].Gate
 			require.Nil(t, g.Decision)
-			g.Decision, g.Approved = &workflows.Decision{Step: "g", Digest: g.View.Digest, Who: "ann"}, approved
+			g.Decision, g.Approved = &protocol.Decision{Step: "g", Digest: g.View.Digest, Who: "ann"}, approved
 		}
 		report, err := l.report()
 		require.Equal(t, 2, l.runs)
@@ -94,7 +94,7 @@ func TestADecisionAtTheLastMomentHoldsInTheNextRun(t *testing.T) {
 			require.Equal(t, []string{"approved by ann"}, notesOf(report, "g"))
 			continue
 		}
-		l.last.failsAs(err, workflows.TaskRejected)
+		l.last.failsAs(err, protocol.TaskRejected)
 		require.NotContains(t, l.world.calls, "do g")
 	}
 }
@@ -118,7 +118,7 @@ func TestAnApprovedStepRunsInTheNextRun(t *testing.T) {
 	l.in = func(n int, r *run) {
 		if n == 1 {
 			r.runAfter(30*time.Second, func() { r.env.SetContinueAsNewSuggested(true) })
-			r.runAfter(90*time.Second, func() { r.decide(workflows.SignalApprove) })
+			r.runAfter(90*time.Second, func() { r.decide(protocol.SignalApprove) })
 		}
 	}
 	report, err := l.report()
@@ -151,13 +151,13 @@ func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 			return
 		}
 		r.runAfter(time.Minute, func() {
-			require.Equal(t, workflows.Unwinding, r.state().Phase)
+			require.Equal(t, protocol.Unwinding, r.state().Phase)
 			require.Len(t, alerts.parks(), 1, "somebody is told once")
 			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.parks()[0].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	})
 	report, err := l.report()
-	l.last.failsAs(err, workflows.TaskRejected)
+	l.last.failsAs(err, protocol.TaskRejected)
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortRange(l.world.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)

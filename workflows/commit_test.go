@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -78,7 +78,7 @@ func TestACommitThatFailsForMinutesIsShownAndAlerted(t *testing.T) {
 		require.Equal(t, "make durable what 2 steps did", troubles[0].What)
 		require.Equal(t, "the disk is full", troubles[0].Reason)
 		require.Len(t, alerts.sent(), 1, "once")
-		require.Equal(t, workflows.Failing, alerts.sent()[0].State)
+		require.Equal(t, protocol.Failing, alerts.sent()[0].State)
 		require.Equal(t, "make durable what 2 steps did: the disk is full", alerts.sent()[0].Reason)
 		mended.Store(true)
 	})
@@ -92,7 +92,7 @@ func TestACommitThatFailsForMinutesIsShownAndAlerted(t *testing.T) {
 func TestACommitWhoseHostIsAwayIsShown(t *testing.T) {
 	w := &world{steps: markCommits(chain("a"))}
 	w.steps[0].Place.Host = "away"
-	var troubles []workflows.Trouble
+	var troubles []protocol.Trouble
 	w.commit = func(_ context.Context, n int, _ activities.Commitment) (activities.Committed, error) {
 		if n == 1 { // as a server would return: in the test environment every queue is served
 			return activities.Committed{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
@@ -136,7 +136,7 @@ func TestACommitThatFailsForGoodUnwindsTheTask(t *testing.T) {
 	}
 	r := newRun(t, w)
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{"do a", "do b", "commit 1 at j", "undo b", "undo a", "commit 1 at j"}, w.calls)
 	require.Contains(t, report.Cause.Text, "could not be made durable")
 	require.Len(t, report.Notes, 1)
@@ -147,7 +147,7 @@ func TestAPivotIsCommittedBeforeTheTaskGoesOn(t *testing.T) {
 	stepByID(w.steps, "p").Pivot = true
 	r := newRun(t, w)
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "commit 2 at j", "do c", "do d", "undo d", "undo c", "commit 2 at j"}, w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
 }

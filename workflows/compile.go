@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -21,11 +22,11 @@ const hostWait = time.Minute
 // compile turns the document into steps, on a worker that knows the actions, and asks each host that the task names for its
 // journals.
 func compile(ctx workflow.Context, doc json.RawMessage) (task.Compiled, error) {
-	compiled, err := compileLocally(ctx, CompileActivity, "check the task file", doc)
+	compiled, err := compileLocally(ctx, protocol.CompileActivity, "check the task file", doc)
 	if err != nil {
 		return compiled, err
 	}
-	return compiled, locateSteps(ctx, compiled.Steps, map[string]Places{})
+	return compiled, locateSteps(ctx, compiled.Steps, map[string]protocol.Places{})
 }
 
 func compileLocally(ctx workflow.Context, activity, summary string, argument any) (task.Compiled, error) {
@@ -41,7 +42,7 @@ func compileLocally(ctx workflow.Context, activity, summary string, argument any
 }
 
 // locateSteps fills in the journals of steps. It asks each host once, and keeps the answer in places, by task queue.
-func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]Places) error {
+func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]protocol.Places) error {
 	options := workflow.ActivityOptions{
 		StartToCloseTimeout:    10 * time.Second, // a world that does not answer is reported as a problem after 5
 		ScheduleToStartTimeout: hostWait,
@@ -56,7 +57,7 @@ func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]Plac
 		if !known {
 			options.TaskQueue = s.Place.Queue
 			options.Summary = "ask host " + s.Place.Host
-			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), PlacesActivity).Get(ctx, &host)
+			err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.PlacesActivity).Get(ctx, &host)
 			if err != nil {
 				return explainUnanswered(s, err)
 			}
@@ -65,9 +66,9 @@ func locateSteps(ctx workflow.Context, steps []task.Step, places map[string]Plac
 		world := activities.WorldOf(s.Uses)
 		switch s.Place.Journal = host.Journals[world]; {
 		case host.Problems[world] != "":
-			return refusef("steps.%s.uses: the worker on queue %s cannot use world %q now: %s", s.ID, s.Place.Queue, world, host.Problems[world])
+			return protocol.Refusef("steps.%s.uses: the worker on queue %s cannot use world %q now: %s", s.ID, s.Place.Queue, world, host.Problems[world])
 		case s.Place.Journal == "":
-			return refusef("steps.%s.on: the worker on queue %s does not serve world %q", s.ID, s.Place.Queue, world)
+			return protocol.Refusef("steps.%s.on: the worker on queue %s does not serve world %q", s.ID, s.Place.Queue, world)
 		}
 	}
 	return nil
@@ -78,10 +79,10 @@ func explainUnanswered(s *task.Step, err error) error {
 	timeout, late := errors.AsType[*temporal.TimeoutError](err)
 	switch {
 	case temporal.IsCanceledError(err):
-		return refusef("steps.%s.on: no worker has served host %q (queue %s) so far", s.ID, s.Place.Host, s.Place.Queue)
+		return protocol.Refusef("steps.%s.on: no worker has served host %q (queue %s) so far", s.ID, s.Place.Host, s.Place.Queue)
 	case late && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START:
-		return refusef("steps.%s.on: no worker serves host %q (queue %s) within %s; start one there, or name another host",
+		return protocol.Refusef("steps.%s.on: no worker serves host %q (queue %s) within %s; start one there, or name another host",
 			s.ID, s.Place.Host, s.Place.Queue, hostWait)
 	}
-	return refusef("steps.%s.on: host %q (queue %s) does not say what it serves: %s", s.ID, s.Place.Host, s.Place.Queue, compensations.Reason(err))
+	return protocol.Refusef("steps.%s.on: host %q (queue %s) does not say what it serves: %s", s.ID, s.Place.Host, s.Place.Queue, compensations.Reason(err))
 }

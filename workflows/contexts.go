@@ -1,96 +1,25 @@
 package workflows
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// A context is the state of an agent, such as its conversation, as the agent has given it to its session. It may hold secrets, so it
-// must not be in a history, where every argument of an update or an activity is. It goes to a host as the argument of a query, which
-// leaves no trace, and is stored there in a journal. The session is then told its digest, and remembers that.
-
-// Context describes what an agent has given to its session.
-type Context struct {
-	// Name is the agent's own.
-	Name string `json:"name,omitempty"`
-	// Digest is that of its bytes, and Size their number.
-	Digest activities.Digest `json:"digest"`
-	Size   int               `json:"size"`
-	// Host has it, and serves Queue.
-	Host  string `json:"host"`
-	Queue string `json:"queue"`
-	// Savepoint is the one that it was given with. Seq is the sequence number of the last step before it, and At when it came.
-	Savepoint string    `json:"savepoint,omitempty"`
-	Seq       int       `json:"seq,omitempty"`
-	At        time.Time `json:"at,omitzero"`
-}
-
-// anywhere is the context without the host that has it, which may be another one when a request is repeated.
-func (c Context) anywhere() Context {
-	c.Host, c.Queue = "", ""
-	return c
-}
-
-// ContextsType serves the queries QueryKeep and QueryContext for the host of the worker that answers them: no argument, no result.
-const ContextsType = "Contexts"
-
-// Queries of ContextsType.
-const (
-	// QueryKeep keeps a context: argument GivenContext, result Context.
-	QueryKeep = "keep"
-	// QueryContext reads one: argument ContextRequest, result GivenContext.
-	QueryContext = "context"
-)
-
-// ContextRequest names a context: it is the argument of QueryContext, and of ContextActivity.
-type ContextRequest struct {
-	// WorkflowID and FirstRunID are those of its session.
-	WorkflowID string            `json:"workflowId"`
-	FirstRunID string            `json:"firstRunId"`
-	Digest     activities.Digest `json:"digest,omitempty"`
-	// Forget are contexts that the session knows no more: ContextActivity removes them.
-	Forget []activities.Digest `json:"forget,omitempty"`
-}
-
-// GivenContext is a context with its bytes. A long one is packed.
-type GivenContext struct {
-	ContextRequest
-
-	Content []byte `json:"content"`
-}
-
-type bareContext GivenContext
-
-// MarshalJSON packs a long context. It fails if that has more than packed.Max bytes.
-func (g GivenContext) MarshalJSON() ([]byte, error) { return packed.Marshal(bareContext(g)) }
-
-// UnmarshalJSON reads what MarshalJSON has written.
-func (g *GivenContext) UnmarshalJSON(raw []byte) error {
-	return packed.Unmarshal(raw, (*bareContext)(g))
-}
-
-// ContextStore keeps contexts on its host.
-type ContextStore interface {
-	Keep(given GivenContext) (Context, error)
-	Read(r ContextRequest) (GivenContext, error)
-}
 
 // RegisterContexts registers ContextsType for a host.
-func RegisterContexts(to Registrar, store ContextStore) {
+func RegisterContexts(to Registrar, store protocol.ContextStore) {
 	to.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
-		if err := workflow.SetQueryHandler(ctx, QueryKeep, store.Keep); err != nil {
+		if err := workflow.SetQueryHandler(ctx, protocol.QueryKeep, store.Keep); err != nil {
 			return err
 		}
-		return workflow.SetQueryHandler(ctx, QueryContext, store.Read)
-	}, workflow.RegisterOptions{Name: ContextsType})
+		return workflow.SetQueryHandler(ctx, protocol.QueryContext, store.Read)
+	}, workflow.RegisterOptions{Name: protocol.ContextsType})
 }
 
 // maxContexts is how many contexts a session remembers besides those of its savepoints.
@@ -99,19 +28,19 @@ const maxContexts = 20
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // checkContext refuses what describes no context.
-func checkContext(c Context) error {
+func checkContext(c protocol.Context) error {
 	switch {
 	case !digestForm.MatchString(string(c.Digest)) || c.Queue == "" || c.Size < 0:
-		return refuseRequestf(BadRequest, "context: digest, size and queue must be those that keeping it has returned")
-	case len(c.Name) > maxName || len(c.Queue) > maxWhy || len(c.Host) > maxWhy:
-		return refuseRequestf(BadRequest, "context: its name can have at most %d bytes", maxName)
+		return protocol.RefuseRequestf(protocol.BadRequest, "context: digest, size and queue must be those that keeping it has returned")
+	case len(c.Name) > payload.MaxName || len(c.Queue) > payload.MaxWhy || len(c.Host) > payload.MaxWhy:
+		return protocol.RefuseRequestf(protocol.BadRequest, "context: its name can have at most %d bytes", payload.MaxName)
 	}
 	return nil
 }
 
 // confirmContext has the host of a context confirm that it is stored there, before its request is answered, and remove others that the
 // session knows no more.
-func (t *agentTask) confirmContext(ctx workflow.Context, c Context) error {
+func (t *agentTask) confirmContext(ctx workflow.Context, c protocol.Context) error {
 	info := workflow.GetInfo(ctx)
 	options := activityOptions("confirm the context " + c.Digest.Short())
 	options.TaskQueue, options.ScheduleToStartTimeout, options.ScheduleToCloseTimeout = c.Queue, hostWait, 2*hostWait
@@ -120,16 +49,16 @@ func (t *agentTask) confirmContext(ctx workflow.Context, c Context) error {
 	_ = workflow.Await(ctx, func() bool { return !slices.Contains(t.session.forgetting, c.Digest) })
 	forget := t.forgottenAt(c)
 	t.session.giving, t.session.forgetting = append(t.session.giving, c.Digest), append(t.session.forgetting, forget...)
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), ContextActivity, ContextRequest{
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ContextActivity, protocol.ContextRequest{
 		WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Digest: c.Digest, Forget: forget,
 	}).Get(ctx, nil)
 	t.session.compiling--
 	t.session.giving, t.session.forgetting = without(t.session.giving, c.Digest), without(t.session.forgetting, forget...)
 	if err == nil {
-		t.session.forgotten = slices.DeleteFunc(t.session.forgotten, func(k Context) bool { return k.Queue == c.Queue && slices.Contains(forget, k.Digest) })
+		t.session.forgotten = slices.DeleteFunc(t.session.forgotten, func(k protocol.Context) bool { return k.Queue == c.Queue && slices.Contains(forget, k.Digest) })
 	}
 	if err != nil {
-		return refuseRequestf(BadRequest, "context: host %s does not have it: %s", clip(c.Host, maxName), clip(compensations.Reason(err), maxWhy))
+		return protocol.RefuseRequestf(protocol.BadRequest, "context: host %s does not have it: %s", payload.Clip(c.Host, payload.MaxName), payload.Clip(compensations.Reason(err), payload.MaxWhy))
 	}
 	return t.checkTakes()
 }
@@ -138,14 +67,14 @@ func (t *agentTask) confirmContext(ctx workflow.Context, c Context) error {
 const maxForgotten = 500
 
 // forget notes that a context is known no more, so that its host need not have it.
-func (s *session) forget(c Context) {
+func (s *session) forget(c protocol.Context) {
 	if len(s.forgotten) < maxForgotten {
-		s.forgotten = append(s.forgotten, Context{Digest: c.Digest, Queue: c.Queue})
+		s.forgotten = append(s.forgotten, protocol.Context{Digest: c.Digest, Queue: c.Queue})
 	}
 }
 
 // forgottenAt are contexts that the host of c need not have any more: nothing refers to them.
-func (t *agentTask) forgottenAt(c Context) (digests []activities.Digest) {
+func (t *agentTask) forgottenAt(c protocol.Context) (digests []activities.Digest) {
 	isNeeded := map[activities.Digest]bool{c.Digest: true}
 	for _, d := range t.session.giving {
 		isNeeded[d] = true
@@ -178,7 +107,7 @@ func without(all []activities.Digest, some ...activities.Digest) []activities.Di
 }
 
 // rememberContext remembers a context for the present place.
-func (t *agentTask) rememberContext(ctx workflow.Context, c Context, savepoint string) *Context {
+func (t *agentTask) rememberContext(ctx workflow.Context, c protocol.Context, savepoint string) *protocol.Context {
 	c.Savepoint, c.Seq, c.At = savepoint, t.saga.Last(), workflow.Now(ctx)
 	all := append(slices.Clone(t.session.contexts), c)
 	more := -maxContexts
@@ -199,13 +128,13 @@ func (t *agentTask) rememberContext(ctx workflow.Context, c Context, savepoint s
 	return &c
 }
 
-func (t *agentTask) isOfSavepoint(c Context) bool {
+func (t *agentTask) isOfSavepoint(c protocol.Context) bool {
 	_, isKnown := t.savepoints.places[c.Savepoint]
 	return isKnown && c.Savepoint != ""
 }
 
 // contextOf is the context of a savepoint; nil if it has none.
-func (t *agentTask) contextOf(savepoint string) *Context {
+func (t *agentTask) contextOf(savepoint string) *protocol.Context {
 	for _, c := range t.session.contexts {
 		if savepoint != "" && c.Savepoint == savepoint {
 			return &c
@@ -216,7 +145,7 @@ func (t *agentTask) contextOf(savepoint string) *Context {
 
 // dropContexts forgets the contexts of what was undone: they come after a place that was gone back to.
 func (t *agentTask) dropContexts(from int) {
-	var kept []Context
+	var kept []protocol.Context
 	for _, c := range t.session.contexts {
 		if c.Seq < from {
 			kept = append(kept, c)
@@ -244,12 +173,12 @@ func (t *agentTask) sinceContext() (since []string) {
 	return since[max(0, len(since)-maxSince):]
 }
 
-func (t *agentTask) handleContext(ctx workflow.Context, c Context) (Answer, error) {
-	return t.serve(ctx, c.anywhere(), t.checkGrows, func(ctx workflow.Context, q *request) error {
+func (t *agentTask) handleContext(ctx workflow.Context, c protocol.Context) (protocol.Answer, error) {
+	return t.serve(ctx, c.Anywhere(), t.checkGrows, func(ctx workflow.Context, q *request) error {
 		if err := t.confirmContext(ctx, c); err != nil {
 			return err
 		}
-		if err := t.admit(ctx, "context", sizeOf(c)); err != nil {
+		if err := t.admit(ctx, "context", payload.SizeOf(c)); err != nil {
 			return err
 		}
 		q.context = t.rememberContext(ctx, c, "")
@@ -257,30 +186,10 @@ func (t *agentTask) handleContext(ctx workflow.Context, c Context) (Answer, erro
 	})
 }
 
-func (t *agentTask) validateContext(ctx workflow.Context, c Context) error {
-	isKnown, err := t.checkRequest(ctx, c.anywhere())
+func (t *agentTask) validateContext(ctx workflow.Context, c protocol.Context) error {
+	isKnown, err := t.checkRequest(ctx, c.Anywhere())
 	if isKnown || err != nil {
 		return err
 	}
 	return first(t.checkGrows, func() error { return checkContext(c) })
-}
-
-// identity is what the same request has in common when it is repeated.
-func (r SavepointRequest) identity() SavepointRequest {
-	if r.Context != nil {
-		c := r.Context.anywhere()
-		r.Context = &c
-	}
-	return r
-}
-
-// digestedContent is what DigestOfRequest digests of a request.
-func digestedContent(content any) ([]byte, error) {
-	switch r := content.(type) {
-	case SavepointRequest:
-		return json.Marshal(r.identity())
-	case Context:
-		return json.Marshal(r.anywhere())
-	}
-	return json.Marshal(content)
 }

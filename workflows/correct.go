@@ -6,6 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -28,7 +29,7 @@ func (t *agentTask) correctStep(ctx workflow.Context, s *stepRun, with json.RawM
 	corrected.Changes, corrected.Reads, corrected.NamedLate = next.Changes, next.Reads, next.NamedLate
 	for _, need := range next.Needs {
 		if n := t.schedule.byID[need]; n != nil && !n.isSatisfied() {
-			return s.step, refusef("with: refers to step %s, which is not done", need)
+			return s.step, protocol.Refusef("with: refers to step %s, which is not done", need)
 		}
 	}
 	before, after := namesOf(s.step), namesOf(next)
@@ -43,7 +44,7 @@ func (t *agentTask) correctStep(ctx workflow.Context, s *stepRun, with json.RawM
 	}
 	for _, other := range t.schedule.steps {
 		if other != s && !other.isOver() && isNew(other.step.Place.Queue, namesOf(other.step)) {
-			return s.step, refusef("with: touches what step %s touches, which is %s, and neither needs the other: wait until it is done, or write other parameters",
+			return s.step, protocol.Refusef("with: touches what step %s touches, which is %s, and neither needs the other: wait until it is done, or write other parameters",
 				other.step.ID, other.view.State)
 		}
 	}
@@ -64,7 +65,7 @@ func (t *agentTask) correctionOf(s *stepRun, with json.RawMessage) (task.Additio
 	}
 	steps, err := json.Marshal([]any{written})
 	if err != nil {
-		return task.Addition{}, refusef("with: %v", err)
+		return task.Addition{}, protocol.Refusef("with: %v", err)
 	}
 	return t.addition(json.RawMessage(correction), steps, []string{s.step.ID}, nil)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -246,7 +246,7 @@ func TestAWithdrawnUndoThatItsHostHasTakenIsAwaited(t *testing.T) {
 			}
 			l.start()
 			var waiting compensations.StepReport
-			l.awaitState(func(s workflows.State) bool {
+			l.awaitState(func(s protocol.State) bool {
 				if s.Report == nil {
 					return false
 				}
@@ -261,14 +261,14 @@ func TestAWithdrawnUndoThatItsHostHasTakenIsAwaited(t *testing.T) {
 			l.awaitCalls("undo b", 1)
 			l.decide("b", waiting.Digest, c.do)
 			l.decide("b", waiting.Digest, c.late)
-			l.awaitState(func(s workflows.State) bool { return len(s.Ignored) == 1 })
+			l.awaitState(func(s protocol.State) bool { return len(s.Ignored) == 1 })
 			require.Equal(t, 0, w.times("undo a"), "what it needs waits: it may be at work")
 			close(letGo)
 			if c.do == compensations.Skip && c.undone.Outcome != activities.Restored { // it holds back what it needs
 				l.decide("a", l.awaitPark("a", 1), compensations.Accept)
 			}
 			report, err := l.report()
-			requireType(t, err, workflows.TaskFailed)
+			requireType(t, err, protocol.TaskFailed)
 			require.Equal(t, c.want, outcomes(report))
 			require.Equal(t, c.notes, notesOf(report, "b"))
 			require.Contains(t, report.Notes[0], "already")

@@ -10,12 +10,12 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // ask sends an update, and returns its answer.
-func (l *live) ask(update string, decision any) (answer workflows.DecisionAnswer, err error) {
+func (l *live) ask(update string, decision any) (answer protocol.DecisionAnswer, err error) {
 	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
 		WorkflowID: l.run.GetID(), UpdateName: update, Args: []any{decision}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
@@ -39,15 +39,15 @@ func TestAnUpdateApprovesAndAnswersWhenTheStepGoesOn(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour), do: blockAt("b", letGo)}
 	l := startLive(t, w)
 	g := l.awaitState(atGate).Gates[0]
-	for _, d := range []workflows.Decision{{Step: "b", Digest: "sha256:of another change"}, {Step: "a", Digest: g.Digest}, {Step: "nowhere"}} {
-		_, err := l.ask(workflows.UpdateApprove, d)
-		requireType(t, err, workflows.NothingDecided)
+	for _, d := range []protocol.Decision{{Step: "b", Digest: "sha256:of another change"}, {Step: "a", Digest: g.Digest}, {Step: "nowhere"}} {
+		_, err := l.ask(protocol.UpdateApprove, d)
+		requireType(t, err, protocol.NothingDecided)
 	}
-	answer, err := l.ask(workflows.UpdateApprove, workflows.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "I looked"})
+	answer, err := l.ask(protocol.UpdateApprove, protocol.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "I looked"})
 	require.NoError(t, err)
-	require.Equal(t, workflows.DecisionAnswer{Step: "b", State: workflows.Running, Phase: workflows.Forward}, answer)
-	_, err = l.ask(workflows.UpdateReject, workflows.Decision{Step: "b", Digest: g.Digest})
-	requireType(t, err, workflows.NothingDecided)
+	require.Equal(t, protocol.DecisionAnswer{Step: "b", State: protocol.Running, Phase: protocol.Forward}, answer)
+	_, err = l.ask(protocol.UpdateReject, protocol.Decision{Step: "b", Digest: g.Digest})
+	requireType(t, err, protocol.NothingDecided)
 	close(letGo)
 	report, err := l.report()
 	require.NoError(t, err)
@@ -60,21 +60,21 @@ func TestAnUpdateRejectsAndAnswersWhetherTheTaskGoesOn(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		policy task.OnFailure
-		want   workflows.DecisionAnswer
+		want   protocol.DecisionAnswer
 		end    string
 	}{
-		{"unwinds", task.OnFailure{Do: task.FailUnwind}, workflows.DecisionAnswer{
-			Step: "b", State: workflows.StepFailed, Phase: workflows.Forward,
+		{"unwinds", task.OnFailure{Do: task.FailUnwind}, protocol.DecisionAnswer{
+			Step: "b", State: protocol.StepFailed, Phase: protocol.Forward,
 			Cause: &compensations.Cause{Kind: compensations.Rejected, Step: "b", Text: "step b was rejected by ann: too dear"},
-		}, workflows.TaskRejected},
-		{"rolls back the step", task.OnFailure{Do: task.FailRollbackStep}, workflows.DecisionAnswer{Step: "b", State: workflows.StepFailed, Phase: workflows.Forward}, ""},
+		}, protocol.TaskRejected},
+		{"rolls back the step", task.OnFailure{Do: task.FailRollbackStep}, protocol.DecisionAnswer{Step: "b", State: protocol.StepFailed, Phase: protocol.Forward}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 			stepByID(w.steps, "b").OnFailure = test.policy
 			l := startLive(t, w)
 			g := l.awaitState(atGate).Gates[0]
-			answer, err := l.ask(workflows.UpdateReject, workflows.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "too dear"})
+			answer, err := l.ask(protocol.UpdateReject, protocol.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "too dear"})
 			require.NoError(t, err)
 			require.Equal(t, test.want, answer)
 			_, err = l.report()
@@ -101,15 +101,15 @@ func TestAnUpdateResolvesAPark(t *testing.T) {
 		{Step: "b", Digest: "sha256:of another park", Do: compensations.Skip}, {Step: "b", Digest: digest, Do: compensations.Force},
 		{Step: "b", Digest: digest, Do: "undo"}, {Step: "a", Digest: digest, Do: compensations.Skip}, {Step: "nowhere"},
 	} {
-		_, err := l.ask(workflows.UpdateResolve, r)
-		requireType(t, err, workflows.NothingDecided)
+		_, err := l.ask(protocol.UpdateResolve, r)
+		requireType(t, err, protocol.NothingDecided)
 	}
-	answer, err := l.ask(workflows.UpdateResolve, compensations.Resolution{Step: "b", Digest: digest, Do: compensations.Accept, Who: "eve", Why: "seen"})
+	answer, err := l.ask(protocol.UpdateResolve, compensations.Resolution{Step: "b", Digest: digest, Do: compensations.Accept, Who: "eve", Why: "seen"})
 	require.NoError(t, err)
 	require.Equal(t, compensations.Accepted, answer.Undo)
-	require.Equal(t, workflows.Unwinding, answer.Phase)
+	require.Equal(t, protocol.Unwinding, answer.Phase)
 	report, err := l.report()
-	requireType(t, err, workflows.TaskFailed)
+	requireType(t, err, protocol.TaskFailed)
 	require.Equal(t, []string{"accept by eve: seen"}, notesOf(report, "b"))
 	require.Equal(t, []string{"a settled restored", "b accepted unknown", "c settled restored"}, outcomes(report))
 	require.Equal(t, 1, l.countUpdates())

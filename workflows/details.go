@@ -4,14 +4,14 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/url"
-	"strconv"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // shownSteps bounds what the Temporal UI shows: the first undos that wait for a person, and the last of everything else.
@@ -29,7 +29,7 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 	t.details.stale = false
 	t.attributes.publishParked(ctx, cmp.Or(t.saga.FirstParked(), t.parks.first(), t.stuckMark()))
 	info := workflow.GetInfo(ctx)
-	about := AllAbout(info.Namespace, servedTask(ctx))
+	about := protocol.AllAbout(info.Namespace, servedTask(ctx))
 	troubles := t.shownTroubles()
 	t.attributes.publishFailing(ctx, troubles)
 	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), troubles, t.gates.views(), t.parks.views(), t.schedule, t.saga, t.inbox.Ignored().Reasons, about))
@@ -37,21 +37,10 @@ func (t *agentTask) writeDetails(ctx workflow.Context) {
 
 // servedTask is the id of the task that a workflow serves; of a task its own.
 func servedTask(ctx workflow.Context) string {
-	if task, serves := workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeTask); serves {
+	if task, serves := workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeTask); serves {
 		return task
 	}
 	return workflow.GetInfo(ctx).WorkflowExecution.ID
-}
-
-// AllAbout is a link, as Markdown, to all that serves a task.
-func AllAbout(namespace, task string) string {
-	return fmt.Sprintf("[All about task %s](%s)", task, TaskLink(namespace, task))
-}
-
-// TaskLink is where the Temporal UI lists all that serves a task, without the address of the UI.
-func TaskLink(namespace, task string) string {
-	query := url.Values{"query": {AttributeTask.GetName() + " = " + strconv.Quote(task)}}
-	return "/namespaces/" + url.PathEscape(namespace) + "/workflows?" + query.Encode()
 }
 
 func (t *agentTask) headline() string {
@@ -78,7 +67,7 @@ func (t *agentTask) headline() string {
 	return fmt.Sprintf("%s: %d of %s done", t.phase, t.schedule.done, activities.CountOf(t.schedule.size, "step"))
 }
 
-func renderDetails(headline string, troubles []Trouble, gates []GateView, parks []ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
+func renderDetails(headline string, troubles []protocol.Trouble, gates []protocol.GateView, parks []protocol.ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
 	var b strings.Builder
 	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s** · %s\n\n", headline, about)
@@ -123,10 +112,10 @@ const (
 )
 
 // writeGate writes what a person must know and copy first. Of gates after the first it writes no more than that.
-func writeGate(b *strings.Builder, g GateView, whole bool) {
-	payload, _ := json.MarshalIndent(Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
+func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
+	payload, _ := json.MarshalIndent(protocol.Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
 	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step, escapeCell(g.Change.Summary), g.Change.Risk, escapeCell(g.Change.Undo))
-	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", SignalApprove, SignalReject, payload)
+	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove, protocol.SignalReject, payload)
 	if !whole {
 		return
 	}
@@ -230,12 +219,12 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s) with\n\n```json\n%s\n```\n\n", compensations.SignalResolve, ways, payload)
 }
 
-func writeParkedStep(b *strings.Builder, p ParkView) {
+func writeParkedStep(b *strings.Builder, p protocol.ParkView) {
 	var ways []string
 	for _, do := range p.Ways {
 		ways = append(ways, string(do))
 	}
-	payload, _ := json.MarshalIndent(Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
+	payload, _ := json.MarshalIndent(protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
 	fmt.Fprintf(b, "### Parked: step `%s` failed and needs a person\n\n%s\n\n", p.Step, escapeCell(p.Reason))
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s; retry may give other parameters as `with`) with\n\n```json\n%s\n```\n\n",
 		compensations.SignalResolve, strings.Join(ways, ", "), payload)
@@ -244,4 +233,4 @@ func writeParkedStep(b *strings.Builder, p ParkView) {
 var oneCell = strings.NewReplacer("|", "\\|", "\n", " ", "\r", "")
 
 // escapeCell returns s as the content of one cell of a Markdown table.
-func escapeCell(s string) string { return oneCell.Replace(clip(s, 300)) }
+func escapeCell(s string) string { return oneCell.Replace(payload.Clip(s, 300)) }

@@ -4,11 +4,7 @@
 // [AgentTask] runs one task of an agent: it compiles the task, runs each step when its needs are done, waits at gates where a
 // person must approve, and unwinds when anything but success ends it. [PlanTask] says what a task would do and touches nothing.
 //
-// Clients talk to a task by the signals approve and reject (payload [Decision]) and resolve (payload
-// [compensations.Resolution]), by cancellation, and by the query state (answer [State]).
-//
-// An AgentTask whose document has session: takes steps while it runs, by the updates that [UpdateStep] and its neighbors name. Package
-// session is their client.
+// What clients and activities see of them is in package protocol. An AgentTask whose document has session: takes steps while it runs.
 //
 // AgentTask, [Recover], [Rollback], [Redo] and [LateSweep] are one state machine, agentTask, with different beginnings. It is
 // composed of parts, each of which owns its state and can be read without the others:
@@ -24,6 +20,4 @@
 //	session     what a task that takes steps while it runs knows beside its schedule; answers: its requests
 //	savepoints  the places that it may roll back to; silence: whether its agent is gone
 //	attributes  the search attributes; details: what the Temporal UI shows
-//
-// A run hands a [Carry] to the next one of its chain. Its version changes with its format, and this code reads one version.
 package workflows

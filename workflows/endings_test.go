@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A late sweep waits long, so it may well be terminated meanwhile.
@@ -60,7 +60,7 @@ func TestRecoveryAndResetKeepWhatAPivotCommitted(t *testing.T) {
 		"reset": func(l *live) compensations.Report {
 			l.resetTo(1) // a is scheduled by then, the pivot is not
 			report, err := l.report()
-			requireType(l.T, err, workflows.TaskReset)
+			requireType(l.T, err, protocol.TaskReset)
 			return report
 		},
 	} {

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -190,7 +191,7 @@ func (x *executor) takeStep(ctx workflow.Context) *stepRun {
 
 // executeStep runs a step and handles how it ended.
 func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
-	if s.view.State != NotStarted { // the agent of its session has taken it back
+	if s.view.State != protocol.NotStarted { // the agent of its session has taken it back
 		return
 	}
 	ctx, s.cancel = workflow.WithCancel(ctx)
@@ -206,10 +207,10 @@ func (x *executor) executeStep(ctx workflow.Context, s *stepRun) {
 	x.silence.rest(s.view.Ended)
 	switch {
 	case s.withdrawn && s.seq == 0:
-		x.schedule.setState(s, LeftOut)
+		x.schedule.setState(s, protocol.LeftOut)
 		return
 	case s.withdrawn:
-		x.schedule.setState(s, RolledBack) // it is on the ledger, and undone next
+		x.schedule.setState(s, protocol.RolledBack) // it is on the ledger, and undone next
 		return
 	}
 	x.schedule.setState(s, endState(s.err))
@@ -231,7 +232,7 @@ func (x *executor) handleFailure(s *stepRun) {
 	isRejected := errors.As(s.err, &rejected)
 	switch do := s.step.OnFailure.Do; {
 	case x.ending.cause != nil:
-	case s.view.State == Canceled || isType(s.err, activities.ResetRun):
+	case s.view.State == protocol.Canceled || isType(s.err, activities.ResetRun):
 		x.ending.cause = causeOf(s)
 	case do == task.FailContinue:
 		s.addNotes("the task goes on: on_failure is continue")
@@ -256,12 +257,12 @@ func (x *executor) awaitSteps(ctx workflow.Context) {
 	}
 }
 
-func endState(err error) StepState {
+func endState(err error) protocol.StepState {
 	switch {
 	case err == nil:
-		return Done
+		return protocol.Done
 	case temporal.IsCanceledError(err):
-		return Canceled
+		return protocol.Canceled
 	}
-	return StepFailed
+	return protocol.StepFailed
 }

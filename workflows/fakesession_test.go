@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -92,8 +92,8 @@ func (w *world) checkSteps(a task.Addition) error {
 const sessionDocument = `{"name": "live", "agent": "bot", "session": {"idle": "1h", "gone": "unwind"}, "steps": []}`
 
 // steps makes a request of steps: each is an id, or a whole step as JSON.
-func steps(all ...string) workflows.StepRequest {
-	var r workflows.StepRequest
+func steps(all ...string) protocol.StepRequest {
+	var r protocol.StepRequest
 	for _, s := range all {
 		if !strings.HasPrefix(s, "{") {
 			s = fmt.Sprintf(`{"id": %q, "uses": "fake.do"}`, s)
@@ -107,7 +107,7 @@ func steps(all ...string) workflows.StepRequest {
 type updated struct {
 	refused error // before it was accepted
 	err     error
-	answer  workflows.Answer
+	answer  protocol.Answer
 	done    bool
 }
 
@@ -115,7 +115,7 @@ func (u *updated) Accept()          {}
 func (u *updated) Reject(err error) { u.refused, u.done = err, true }
 func (u *updated) Complete(success any, err error) {
 	u.err, u.done = err, true
-	if a, ok := success.(workflows.Answer); ok {
+	if a, ok := success.(protocol.Answer); ok {
 		u.answer = a
 	}
 }
@@ -129,11 +129,11 @@ func (r *run) update(name, id string, arguments ...any) *updated {
 
 // session runs a session to its end, which says what it does at each moment.
 func (r *run) session() {
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(sessionDocument))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(sessionDocument))
 	require.True(r, r.env.IsWorkflowCompleted())
 }
 
-func states(a workflows.Answer) []string {
+func states(a protocol.Answer) []string {
 	var all []string
 	for _, s := range a.Steps {
 		all = append(all, s.ID+" "+string(s.State))

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -40,9 +41,9 @@ type world struct {
 	// commit answers the n-th commit. By default it succeeds.
 	commit func(ctx context.Context, n int, c activities.Commitment) (activities.Committed, error)
 	// hold answers a request to hold records. By default they are held.
-	hold func(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error)
+	hold func(ctx context.Context, r protocol.HoldRequest) (protocol.Held, error)
 	// preflight answers a look at steps that have a Preflight. By default nothing is refused.
-	preflight func(workflows.PreflightRequest) (workflows.Preflight, error)
+	preflight func(protocol.PreflightRequest) (protocol.Preflight, error)
 	// confirm answers the n-th question whether a context is there. By default it is, unless it is lost.
 	confirm func(ctx context.Context, n int) error
 	// touched names what steps touch that are added to a session, by id, on the compiler's own host; the hosts of those in unnamed are asked.
@@ -88,14 +89,14 @@ func (w *world) Compile(_ context.Context, doc json.RawMessage) (task.Compiled, 
 	return c, w.refuse
 }
 
-func (w *world) Preflight(_ context.Context, r workflows.PreflightRequest) (workflows.Preflight, error) {
+func (w *world) Preflight(_ context.Context, r protocol.PreflightRequest) (protocol.Preflight, error) {
 	var ids []string
 	for _, s := range r.Steps {
 		ids = append(ids, s.Step.ID)
 	}
 	w.called("preflight", strings.Join(ids, " "))
 	if w.preflight == nil {
-		return workflows.Preflight{}, nil
+		return protocol.Preflight{}, nil
 	}
 	return w.preflight(r)
 }
@@ -137,9 +138,9 @@ func (w *world) MakeDurable(ctx context.Context, c activities.Commitment) (activ
 	return w.commit(ctx, n, c)
 }
 
-func (w *world) Hold(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error) {
+func (w *world) Hold(ctx context.Context, r protocol.HoldRequest) (protocol.Held, error) {
 	if w.hold == nil {
-		return workflows.Held{}, nil
+		return protocol.Held{}, nil
 	}
 	return w.hold(ctx, r)
 }
@@ -192,9 +193,9 @@ func newRun(t *testing.T, w *world) *run {
 	env.SetStartWorkflowOptions(startOptions)
 	workflows.Register(env, w.checkSteps)
 	for name, fn := range map[string]any{
-		workflows.CompileActivity: w.Compile, workflows.CompileStepsActivity: w.CompileSteps, workflows.HoldActivity: w.Hold, workflows.PreflightActivity: w.Preflight, workflows.ContextActivity: w.confirmContext, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
-		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, workflows.AlertActivity: func(context.Context, []workflows.Alert) error { return nil },
-		workflows.PausedActivity: w.Paused,
+		protocol.CompileActivity: w.Compile, protocol.CompileStepsActivity: w.CompileSteps, protocol.HoldActivity: w.Hold, protocol.PreflightActivity: w.Preflight, protocol.ContextActivity: w.confirmContext, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
+		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, protocol.AlertActivity: func(context.Context, []protocol.Alert) error { return nil },
+		protocol.PausedActivity: w.Paused,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -203,10 +204,10 @@ func newRun(t *testing.T, w *world) *run {
 }
 
 // state queries the running task.
-func (r *run) state() workflows.State {
-	v, err := r.env.QueryWorkflow(workflows.QueryState)
+func (r *run) state() protocol.State {
+	v, err := r.env.QueryWorkflow(protocol.QueryState)
 	require.NoError(r, err)
-	var s workflows.State
+	var s protocol.State
 	require.NoError(r, v.Get(&s))
 	return s
 }
@@ -218,12 +219,12 @@ func (r *run) runAfter(after time.Duration, fn func()) { r.env.RegisterDelayedCa
 func (r *run) decide(signal string) {
 	g := r.state().Gates
 	require.Len(r, g, 1)
-	r.env.SignalWorkflow(signal, workflows.Decision{Step: g[0].Step, Digest: g[0].Digest, Who: "ann", Why: "I looked"})
+	r.env.SignalWorkflow(signal, protocol.Decision{Step: g[0].Step, Digest: g[0].Digest, Who: "ann", Why: "I looked"})
 }
 
 // report runs the task to its end and returns its report and its error.
 func (r *run) report() (compensations.Report, error) {
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(`{"name": "release"}`))
 	return r.ended()
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // The sticky cache hides what a replay would show, so CI runs the whole package again without it (UNWIND_TEST_NO_STICKY_CACHE=1).
@@ -206,7 +206,7 @@ func TestAResetInTheMiddleOfAStepOnlyUnwindsTheUnionOfBothLedgers(t *testing.T) 
 	l.awaitCalls("do c", 1)
 	l.resetTo(1) // a is scheduled by then, b and c are not
 	report, err := l.report()
-	requireType(t, err, workflows.TaskReset)
+	requireType(t, err, protocol.TaskReset)
 	// The forward of c is still running when it is undone: that is what the fence of its world is for.
 	calls := l.calls()
 	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, calls)
@@ -224,7 +224,7 @@ func TestAResetAtAGateNeverRunsTheGatedStepOnAnOldApproval(t *testing.T) {
 			l.awaitCalls("do c", 1)
 			l.resetTo(point)
 			_, err := l.report()
-			requireType(t, err, workflows.TaskReset)
+			requireType(t, err, protocol.TaskReset)
 			require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
 		})
 	}
@@ -233,8 +233,8 @@ func TestAResetAtAGateNeverRunsTheGatedStepOnAnOldApproval(t *testing.T) {
 // sendIgnored makes a workflow task that ends while the gate is open.
 func (l *live) sendIgnored() {
 	g := l.awaitState(atGate).Gates[0]
-	l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: "sha256:another"})
-	l.awaitState(func(s workflows.State) bool { return atGate(s) && len(s.Ignored) == 1 })
+	l.sendSignal(protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: "sha256:another"})
+	l.awaitState(func(s protocol.State) bool { return atGate(s) && len(s.Ignored) == 1 })
 }
 
 // Nobody can decide at the gate of a run that was reset: its approval would only be refused.
@@ -246,7 +246,7 @@ func TestAResetOfARunThatWaitsUnwindsAtOnce(t *testing.T) {
 		l.awaitCalls("do c", 1)
 		l.resetWithoutSignals(3)
 		report, err := l.report()
-		requireType(t, err, workflows.TaskReset)
+		requireType(t, err, protocol.TaskReset)
 		require.Equal(t, compensations.Unwound, report.Status)
 		require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, l.calls())
 	})
@@ -257,7 +257,7 @@ func TestAResetOfARunThatWaitsUnwindsAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		l.resetTo(-1)
 		report, err := l.report()
-		requireType(t, err, workflows.TaskReset)
+		requireType(t, err, protocol.TaskReset)
 		require.Equal(t, compensations.Unwound, report.Status)
 		require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
 	})
@@ -287,7 +287,7 @@ func TestAResetAfterTheLastStepDoesNotCommit(t *testing.T) {
 	require.NoError(t, err)
 	l.resetTo(-1)
 	report, err := l.report()
-	requireType(t, err, workflows.TaskReset)
+	requireType(t, err, protocol.TaskReset)
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a"}, l.calls())
 	require.Equal(t, compensations.Unwound, report.Status)
 }
@@ -303,7 +303,7 @@ func TestTheSameIDCannotRunTwice(t *testing.T) {
 	l := startLive(t, &world{steps: chain("a")})
 	_, err := l.report()
 	require.NoError(t, err)
-	_, err = l.client.ExecuteWorkflow(t.Context(), l.options(), workflows.AgentTaskType, map[string]string{"name": "again"})
+	_, err = l.client.ExecuteWorkflow(t.Context(), l.options(), protocol.AgentTaskType, map[string]string{"name": "again"})
 	require.True(t, temporal.IsWorkflowExecutionAlreadyStartedError(err), "%v", err)
 	require.Equal(t, []string{"do a"}, l.calls())
 }
@@ -357,10 +357,10 @@ func TestAnApprovalThatComesWithTheLimitIsTooLate(t *testing.T) {
 		}
 		return false
 	}, time.Minute, 50*time.Millisecond)
-	l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: g.Digest})
+	l.sendSignal(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: g.Digest})
 	l.startWorker()
 	_, err := l.report()
-	requireType(t, err, workflows.TaskRejected)
+	requireType(t, err, protocol.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, l.calls())
 }
 
@@ -412,10 +412,10 @@ func TestTextsOfSignalsAndDriftAreBounded(t *testing.T) {
 	l := startLive(t, w)
 	g := l.awaitState(atGate).Gates[0]
 	long := strings.Repeat("because ", 50_000)
-	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: long, Why: long})
-	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: long, Why: long})
+	l.sendSignal(protocol.SignalReject, protocol.Decision{Step: long, Why: long})
+	l.sendSignal(protocol.SignalReject, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: long, Why: long})
 	report, err := l.report()
-	requireType(t, err, workflows.TaskRejected)
+	requireType(t, err, protocol.TaskRejected)
 	require.Equal(t, compensations.Remains, report.Status)
 	require.Len(t, report.Steps, 91)
 	require.Less(t, len(report.Cause.Text), 2000)
@@ -433,7 +433,7 @@ func TestStartOptionsThatWouldLoseTheUndoAreRefused(t *testing.T) {
 			options := l.options()
 			change(&options)
 			var err error
-			l.run, err = l.client.ExecuteWorkflow(t.Context(), options, workflows.AgentTaskType, map[string]string{"name": "x"})
+			l.run, err = l.client.ExecuteWorkflow(t.Context(), options, protocol.AgentTaskType, map[string]string{"name": "x"})
 			require.NoError(t, err)
 			_, err = l.report()
 			require.ErrorContains(t, err, "nothing was touched: Refused: ")

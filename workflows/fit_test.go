@@ -13,8 +13,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // The findings of the undos exceed what fits into a carry and into a report.
@@ -78,7 +78,7 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 			}
 		})
 	}
-	l.pass = func(c *workflows.Carry) {
+	l.pass = func(c *protocol.Carry) {
 		require.Len(t, c.Saga.Entries, drifted+1, "and what the last one builds on")
 		require.Len(t, c.Saga.Progress, drifted)
 		raw, err := json.Marshal(c)
@@ -87,7 +87,7 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 		require.NotEmpty(t, c.Saga.Past.Steps[0].Observed, "not more than must be")
 	}
 	report, err := l.report()
-	l.last.failsAs(err, workflows.TaskFailed)
+	l.last.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, 2, l.runs)
 	require.Equal(t, compensations.Remains, report.Status)
 	require.Equal(t, map[string]int{"residue": n}, report.Outcomes)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -26,9 +26,9 @@ func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
 	}
 	r := newRun(t, w)
 	r.runAfter(time.Minute, func() {
-		require.Equal(t, workflows.AtGate, r.state().Steps[1].State)
+		require.Equal(t, protocol.AtGate, r.state().Steps[1].State)
 		require.Equal(t, []string{"do a", "plan b"}, w.calls)
-		r.decide(workflows.SignalApprove)
+		r.decide(protocol.SignalApprove)
 	})
 	report, err := r.report()
 	require.NoError(t, err)
@@ -45,9 +45,9 @@ func TestAnApprovedStepRunsWithTheDigestThatWasApproved(t *testing.T) {
 func TestARejectedStepUnwindsWithItsPlanAndThoseBefore(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b", "c"), "b", time.Hour)}
 	r := newRun(t, w)
-	r.runAfter(time.Minute, func() { r.decide(workflows.SignalReject) })
+	r.runAfter(time.Minute, func() { r.decide(protocol.SignalReject) })
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskRejected)
+	r.failsAs(err, protocol.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
 	require.Equal(t, compensations.Rejected, report.Cause.Kind)
 	require.Equal(t, "step b was rejected by ann: I looked", report.Cause.Text)
@@ -57,7 +57,7 @@ func TestAGateFailsClosed(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	r := newRun(t, w)
 	_, err := r.report()
-	r.failsAs(err, workflows.TaskRejected)
+	r.failsAs(err, protocol.TaskRejected)
 	require.ErrorContains(t, err, "nobody approved step b within 1h0m0s")
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo a"}, w.calls)
 }
@@ -75,19 +75,19 @@ func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	r := newRun(t, w)
 	r.runAfter(time.Minute, func() {
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: "sha256:0123456789ab-of-another-opening"})
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b"})
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "a"})
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "nowhere"})
-		r.env.SignalWorkflow(workflows.SignalApprove, "just do it")
-		r.env.SignalWorkflow(workflows.SignalReject, []byte{0xff, 0xfe})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: "sha256:0123456789ab-of-another-opening"})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b"})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "a"})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "nowhere"})
+		r.env.SignalWorkflow(protocol.SignalApprove, "just do it")
+		r.env.SignalWorkflow(protocol.SignalReject, []byte{0xff, 0xfe})
 		r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "a", Do: compensations.Skip})
-		require.Equal(t, workflows.AtGate, r.state().Steps[1].State)
+		require.Equal(t, protocol.AtGate, r.state().Steps[1].State)
 	})
 	r.runAfter(2*time.Minute, func() {
 		digest := r.state().Gates[0].Digest
-		r.decide(workflows.SignalApprove)
-		r.env.SignalWorkflow(workflows.SignalReject, workflows.Decision{Step: "b", Digest: digest, Who: "late"})
+		r.decide(protocol.SignalApprove)
+		r.env.SignalWorkflow(protocol.SignalReject, protocol.Decision{Step: "b", Digest: digest, Who: "late"})
 	})
 	report, err := r.report()
 	require.NoError(t, err)
@@ -121,8 +121,8 @@ func TestASignalWithoutAPayloadIsNotTakenForTheOneBefore(t *testing.T) {
 	r := newRun(t, &world{steps: chain("a")})
 	r.env.SetDataConverter(empty{converter.GetDefaultDataConverter()})
 	r.runAfter(0, func() { // both signals are there when the task begins
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "nowhere"})
-		r.env.SignalWorkflow(workflows.SignalApprove, empty{})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "nowhere"})
+		r.env.SignalWorkflow(protocol.SignalApprove, empty{})
 	})
 	report, err := r.report()
 	require.NoError(t, err)
@@ -143,15 +143,15 @@ func TestAStaleApprovalGoesBackToTheGateAndNeedsANewOne(t *testing.T) {
 	var first activities.Digest
 	r.runAfter(time.Minute, func() {
 		first = r.state().Gates[0].Digest
-		r.decide(workflows.SignalApprove)
+		r.decide(protocol.SignalApprove)
 	})
 	r.runAfter(2*time.Minute, func() {
 		again := r.state().Gates[0]
 		require.Equal(t, 2, again.Opening)
 		require.NotEqual(t, first, again.Digest, "the same change, but another opening")
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "a", Digest: first})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "a", Digest: first})
 	})
-	r.runAfter(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.runAfter(3*time.Minute, func() { r.decide(protocol.SignalApprove) })
 	_, err := r.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"plan a", "do a", "plan a", "do a"}, w.calls)
@@ -189,7 +189,7 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 			asked := false
 			r.runAfter(time.Minute, func() {
 				if asked = len(r.state().Gates) > 0; asked {
-					r.decide(workflows.SignalApprove)
+					r.decide(protocol.SignalApprove)
 				}
 			})
 			report, err := r.report()
@@ -218,8 +218,8 @@ func judging(change activities.Change) func(context.Context, string, int, activi
 func TestAChangeThatTurnsOutToBeRiskyWaitsAtAGate(t *testing.T) {
 	high := activities.Change{Summary: "all goes", Risk: activities.High, Digest: "sha256:change"}
 	for signal, want := range map[string][]string{
-		workflows.SignalApprove: {"do a", "do b", "plan b", "do b", "do c"},
-		workflows.SignalReject:  {"do a", "do b", "plan b", "undo b", "undo a"},
+		protocol.SignalApprove: {"do a", "do b", "plan b", "do b", "do c"},
+		protocol.SignalReject:  {"do a", "do b", "plan b", "undo b", "undo a"},
 	} {
 		w := &world{steps: chain("a", "b", "c"), plan: func(string, int) (activities.Change, error) { return high, nil }}
 		w.do = func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error) {
@@ -235,7 +235,7 @@ func TestAChangeThatTurnsOutToBeRiskyWaitsAtAGate(t *testing.T) {
 			r.decide(signal)
 		})
 		_, err := r.report()
-		require.Equal(t, signal == workflows.SignalReject, err != nil)
+		require.Equal(t, signal == protocol.SignalReject, err != nil)
 		require.Equal(t, want, w.calls, signal)
 	}
 }
@@ -248,7 +248,7 @@ func TestWhatItsWorkerWillNotDoUnaskedIsAsked(t *testing.T) {
 	r := newRun(t, w)
 	r.runAfter(time.Minute, func() {
 		require.Equal(t, "its worker makes this change only with an approval", r.state().Gates[0].Why)
-		r.decide(workflows.SignalApprove)
+		r.decide(protocol.SignalApprove)
 	})
 	_, err := r.report()
 	require.NoError(t, err)
@@ -264,19 +264,19 @@ func TestALateApprovalChangesNothingInAnUnwind(t *testing.T) {
 		return activities.Undone{Outcome: activities.Restored}, nil
 	}
 	r := newRun(t, w)
-	var late workflows.Decision
+	var late protocol.Decision
 	r.runAfter(time.Minute, func() {
-		late = workflows.Decision{Step: "b", Digest: r.state().Gates[0].Digest}
-		r.decide(workflows.SignalReject)
+		late = protocol.Decision{Step: "b", Digest: r.state().Gates[0].Digest}
+		r.decide(protocol.SignalReject)
 	})
 	r.runAfter(2*time.Minute, func() {
-		require.Equal(t, workflows.Unwinding, r.state().Phase)
-		r.env.SignalWorkflow(workflows.SignalApprove, late)
+		require.Equal(t, protocol.Unwinding, r.state().Phase)
+		r.env.SignalWorkflow(protocol.SignalApprove, late)
 		r.env.CancelWorkflow()
 	})
 	r.runAfter(3*time.Minute, func() { r.resolveParked(compensations.Retry) })
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskRejected)
+	r.failsAs(err, protocol.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "undo a"}, w.calls)
 	require.Contains(t, report.Notes, `ignored signal: approve: step "b" is not at a gate`)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -13,18 +12,10 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
-
-// Decision is the payload of the signals, and the argument of the updates, approve and reject: {"step": ..., "digest": ..., "who": ..., "why": ...}.
-type Decision struct {
-	Step string `json:"step"`
-	// Digest identifies the gate's present opening: it covers the change, the step's token and the number of the opening.
-	Digest activities.Digest `json:"digest"`
-	// Who is a claim: a bare signal proves nothing.
-	Who string `json:"who,omitempty"`
-	Why string `json:"why,omitempty"`
-}
 
 // rejection ends a task at a gate.
 type rejection struct{ step, text string }
@@ -40,14 +31,11 @@ type gates struct {
 	open []*stepRun // in file order
 }
 
-// Gated is the state in an Alert about a step that waits for approval.
-const Gated compensations.UndoState = "at-gate"
-
 // ask has a step ask a person about its change, and tells one.
 func (g *gates) ask(ctx workflow.Context, s *stepRun, entry activities.Entry, change activities.Change, why string) {
 	s.openings++
 	s.gate = newGate(workflow.Now(ctx), s, entry, change, why)
-	g.alert(ctx, compensations.StepReport{Step: s.step.ID, Action: s.step.Uses, State: string(Gated), Reason: why, Digest: s.gate.view.Digest})
+	g.alert(ctx, compensations.StepReport{Step: s.step.ID, Action: s.step.Uses, State: string(protocol.Gated), Reason: why, Digest: s.gate.view.Digest})
 }
 
 // awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or nobody decided in time.
@@ -57,7 +45,7 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *stepRun) error {
 		return temporal.NewNonRetryableApplicationError(reset.Text, string(activities.ResetRun), nil)
 	}
 	gate := s.gate
-	g.schedule.setState(s, AtGate)
+	g.schedule.setState(s, protocol.AtGate)
 	g.openGate(ctx, s)
 	began := workflow.Now(ctx)
 	err := gate.awaitDecision(ctx, s.step)
@@ -70,8 +58,8 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *stepRun) error {
 }
 
 // approval records who approved a step, and why.
-func approval(d Decision) string {
-	text := "approved by " + orSomebody(d.Who)
+func approval(d protocol.Decision) string {
+	text := "approved by " + protocol.OrSomebody(d.Who)
 	if d.Why != "" {
 		text += ": " + d.Why
 	}
@@ -99,8 +87,8 @@ func (g *gates) publish(ctx workflow.Context) {
 }
 
 // views returns the open gates that nobody has decided.
-func (g *gates) views() []GateView {
-	var views []GateView
+func (g *gates) views() []protocol.GateView {
+	var views []protocol.GateView
 	for _, s := range g.open {
 		if s.gate.decision == nil {
 			views = append(views, s.gate.view)
@@ -117,7 +105,7 @@ func (g *gates) reject(payload []byte) error { return g.decide(payload, false) }
 
 // decide records a decision at the gate that it fits.
 func (g *gates) decide(payload []byte, approved bool) error {
-	var d Decision
+	var d protocol.Decision
 	if err := json.Unmarshal(payload, &d); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
 	}
@@ -130,11 +118,11 @@ func (g *gates) decide(payload []byte, approved bool) error {
 }
 
 // findGate returns the open gate that a decision fits.
-func (g *gates) findGate(d Decision) (*gate, error) {
+func (g *gates) findGate(d protocol.Decision) (*gate, error) {
 	s := g.schedule.byID[d.Step]
 	switch {
 	case s == nil:
-		return nil, fmt.Errorf("there is no step %q", clip(d.Step, maxName))
+		return nil, fmt.Errorf("there is no step %q", payload.Clip(d.Step, payload.MaxName))
 	case s.gate == nil:
 		return nil, fmt.Errorf("step %q is not at a gate", d.Step)
 	case s.gate.decision != nil:
@@ -147,33 +135,21 @@ func (g *gates) findGate(d Decision) (*gate, error) {
 
 // gate is one opening of a step's gate.
 type gate struct {
-	view     GateView
-	decision *Decision // nil until somebody decides
+	view     protocol.GateView
+	decision *protocol.Decision // nil until somebody decides
 	approved bool
 }
 
 func newGate(now time.Time, s *stepRun, entry activities.Entry, change activities.Change, why string) *gate {
-	return &gate{view: GateView{
+	return &gate{view: protocol.GateView{
 		Step: s.step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.step.Gate.Patience()),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 	}}
 }
 
-func (g *gate) decide(d Decision, approved bool) {
-	d.Who, d.Why = clip(d.Who, maxName), clip(d.Why, maxWhy)
+func (g *gate) decide(d protocol.Decision, approved bool) {
+	d.Who, d.Why = payload.Clip(d.Who, payload.MaxName), payload.Clip(d.Why, payload.MaxWhy)
 	g.decision, g.approved = &d, approved
-}
-
-// What a gate's timer is called.
-const (
-	gatePrefix = "gate: "
-	gateSuffix = " waits for approval"
-)
-
-// GateOf returns the step whose gate a timer of that summary limits.
-func GateOf(summary string) (step string, isGate bool) {
-	step, isGate = strings.CutPrefix(strings.TrimSuffix(summary, gateSuffix), gatePrefix)
-	return step, isGate
 }
 
 // awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
@@ -191,7 +167,7 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	case !inTime && !g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Patience())}
 	case g.isRejected():
-		text := fmt.Sprintf("step %s was rejected by %s", step.ID, orSomebody(g.decision.Who))
+		text := fmt.Sprintf("step %s was rejected by %s", step.ID, protocol.OrSomebody(g.decision.Who))
 		if g.decision.Why != "" {
 			text += ": " + g.decision.Why
 		}
@@ -208,7 +184,7 @@ func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, er
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
-	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: gatePrefix + step.ID + gateSuffix})
+	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: protocol.GateTimer(step.ID)})
 	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
 		return false, err
 	}
@@ -234,13 +210,6 @@ func needsApproval(s task.Step, c activities.Change) (why string, asked bool) {
 	}
 	why = c.Asks(s.Gate.Consent())
 	return why, why != ""
-}
-
-func orSomebody(who string) string {
-	if who == "" {
-		return "somebody"
-	}
-	return who
 }
 
 // describeOmittedGate says what becomes of a gate that the task file leaves out; empty for any other.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -18,13 +19,13 @@ func TestAStepThatIsHeldBackIsStillToBeDone(t *testing.T) {
 	c.arrangeSteps()
 	x := &executor{schedule: c, gates: &gates{}, parks: &parks{}, rollbacks: &rollbacks{}, ending: &ending{}, draining: true}
 	approved, later := c.takeReady(), c.takeReady()
-	later.view.State = Done
+	later.view.State = protocol.Done
 	require.False(t, x.hasWork(), "both were taken")
 
-	approved.view.State = Running
+	approved.view.State = protocol.Running
 	c.holdBack(approved)
 	require.True(t, x.hasWork())
-	require.Equal(t, NotStarted, approved.view.State)
+	require.Equal(t, protocol.NotStarted, approved.view.State)
 	require.Equal(t, []*stepRun{approved}, c.ready)
 	c.arrangeSteps()
 	require.Equal(t, []*stepRun{approved}, c.ready, "once")

@@ -9,22 +9,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// An undo that begins after the end of its task needs records that retention may release meanwhile. So all of them are held before
-// the first is used: a file whose newest change was undone, and whose older ones could not be, would be in a state that nobody has ever seen.
-
-// HoldRequest is the argument of HoldActivity: tokens of one world on one host. Their holder is the workflow that asks.
-type HoldRequest struct {
-	World  string   `json:"world"`
-	Tokens []string `json:"tokens"`
-}
-
-// Held is the result of HoldActivity.
-type Held struct {
-	// Released are the tokens that cannot be held: their release has begun.
-	Released []string `json:"released,omitempty"`
-}
 
 // maxHeld is how many records one activity holds: each takes a write to a disk.
 const maxHeld = 1000
@@ -33,7 +19,7 @@ const maxHeld = 1000
 // is refused where one of them is released; the others may be held then, to no harm.
 func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry) error {
 	type target struct{ queue, world string }
-	var requests []HoldRequest
+	var requests []protocol.HoldRequest
 	var futures []workflow.Future
 	last := map[target]int{} // the request of a target that is not full
 	bearers := []activities.Entry{}
@@ -48,7 +34,7 @@ func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry)
 		if !begun || len(requests[i].Tokens) == maxHeld {
 			i = len(requests)
 			last[at] = i
-			requests, bearers = append(requests, HoldRequest{World: at.world}), append(bearers, e)
+			requests, bearers = append(requests, protocol.HoldRequest{World: at.world}), append(bearers, e)
 		}
 		requests[i].Tokens = append(requests[i].Tokens, e.Token)
 	}
@@ -62,7 +48,7 @@ func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry)
 	}
 	var released []string
 	for _, future := range futures {
-		var held Held
+		var held protocol.Held
 		if err := future.Get(ctx, &held); err != nil {
 			return err
 		}
@@ -77,19 +63,19 @@ func (t *troubles) holdRecords(ctx workflow.Context, entries []activities.Entry)
 	if len(released) > maxNamed {
 		names += fmt.Sprintf(" and %d more", len(released)-maxNamed)
 	}
-	return refusef("the undo records of %d of %s are released (%s): their time is over, or newer records have filled the bounds of retention; roll back a part that is kept, with --step or --to",
+	return protocol.Refusef("the undo records of %d of %s are released (%s): their time is over, or newer records have filled the bounds of retention; roll back a part that is kept, with --step or --to",
 		len(released), activities.CountOf(len(steps), "step"), names)
 }
 
 // hold holds records where an entry has its own.
-func (t *troubles) hold(ctx workflow.Context, r HoldRequest, e activities.Entry) workflow.Future {
+func (t *troubles) hold(ctx workflow.Context, r protocol.HoldRequest, e activities.Entry) workflow.Future {
 	future, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "hold records of "+e.Place.Queue, func(ctx workflow.Context) {
-		var held Held
+		var held protocol.Held
 		err := t.persist(ctx, workflow.ActivityOptions{
 			TaskQueue: e.Place.Queue, Summary: "hold " + activities.CountOf(len(r.Tokens), "record") + " of the world " + r.World,
 			StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute,
-		}, e.Place, cmp.Or(e.Policy.HostWait, forwardWait), HoldActivity, r, &held)
+		}, e.Place, cmp.Or(e.Policy.HostWait, forwardWait), protocol.HoldActivity, r, &held)
 		settle.Set(held, err)
 	})
 	return future

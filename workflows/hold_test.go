@@ -10,12 +10,12 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // releasing is a world that has released the record of the first of its steps.
 func releasing(released *atomic.Bool) *world {
-	return &world{steps: chain("a", "b", "c"), hold: func(_ context.Context, r workflows.HoldRequest) (held workflows.Held, err error) {
+	return &world{steps: chain("a", "b", "c"), hold: func(_ context.Context, r protocol.HoldRequest) (held protocol.Held, err error) {
 		if released.Load() {
 			held.Released = r.Tokens[:1]
 		}
@@ -32,10 +32,10 @@ func TestARollbackThatDiesBeforeItHoldsTheRecordsIsHeldByItsRecovery(t *testing.
 			hold, asked, letGo := w.hold, make(chan struct{}), make(chan struct{})
 			var isFirst atomic.Bool
 			isFirst.Store(true)
-			w.hold = func(ctx context.Context, r workflows.HoldRequest) (workflows.Held, error) {
+			w.hold = func(ctx context.Context, r protocol.HoldRequest) (protocol.Held, error) {
 				if isFirst.Swap(false) {
 					close(asked)
-					return workflows.Held{}, block(ctx, letGo)
+					return protocol.Held{}, block(ctx, letGo)
 				}
 				return hold(ctx, r)
 			}
@@ -88,9 +88,9 @@ func TestATaskThatWasResetAfterItsEndIsUnwoundWholeOrNotAtAll(t *testing.T) {
 
 func TestARollbackThatWaitsForTheHostOfARecordCanBeCanceled(t *testing.T) {
 	asked := make(chan struct{}, 10)
-	w := &world{steps: chain("a", "b"), hold: func(ctx context.Context, _ workflows.HoldRequest) (workflows.Held, error) {
+	w := &world{steps: chain("a", "b"), hold: func(ctx context.Context, _ protocol.HoldRequest) (protocol.Held, error) {
 		asked <- struct{}{}
-		return workflows.Held{}, block(ctx, never)
+		return protocol.Held{}, block(ctx, never)
 	}}
 	l := startLive(t, w)
 	back := l.rollback("")
@@ -112,12 +112,12 @@ func TestARollbackWhoseHostIsAwayShowsIt(t *testing.T) {
 	away()
 	back := l.rollback("")
 	l.run = l.client.GetWorkflow(t.Context(), back.WorkflowID, "")
-	troubles := l.awaitState(func(s workflows.State) bool { return len(s.Troubles) == 1 }).Troubles
+	troubles := l.awaitState(func(s protocol.State) bool { return len(s.Troubles) == 1 }).Troubles
 	require.Equal(t, "hold 1 record of the world fake", troubles[0].What)
 	require.Equal(t, "waiting for host away", troubles[0].Reason)
 	require.Eventually(t, func() bool {
 		d, err := l.client.DescribeWorkflowExecution(t.Context(), back.WorkflowID, "")
-		return err == nil && string(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[workflows.AttributeFailing.GetName()].GetData()) == `"hold 1 record of the world fake"`
+		return err == nil && string(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[protocol.AttributeFailing.GetName()].GetData()) == `"hold 1 record of the world fake"`
 	}, time.Minute, 20*time.Millisecond, "lists show it")
 	l.serve(l.queue + "@away")
 	report, err := l.report()

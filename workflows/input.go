@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // The workflows take their arguments raw. An argument that the SDK cannot decode would fail the run before its code begins, and
@@ -29,15 +30,15 @@ func readInput(raw converter.RawValue, v any) error {
 
 // readCarry decodes what the previous run handed over; nil in the first run. A client can pass anything to a first run, and could
 // bypass the compiler and its gates with a made-up carry, so only the server's word counts that a run continues another.
-func readCarry(ctx workflow.Context, raw converter.RawValue) (*Carry, error) {
-	var carry *Carry
+func readCarry(ctx workflow.Context, raw converter.RawValue) (*protocol.Carry, error) {
+	var carry *protocol.Carry
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
 		decodeInput("what the run before has handed to this one", raw, &carry)
 		return carry, nil
 	}
 	var handed any
 	if err := readInput(raw, &handed); err != nil || handed != nil {
-		return nil, refusef("second argument: it is for the runs that continue this task, and a task is started without")
+		return nil, protocol.Refusef("second argument: it is for the runs that continue this task, and a task is started without")
 	}
 	return nil, nil
 }

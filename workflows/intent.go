@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -18,7 +19,7 @@ func (r *stepRunner) checkIntent(s task.Step, params json.RawMessage) error {
 	meant := activities.Meant(params, s.Intent)
 	for _, e := range r.saga.Entries() {
 		if e.Action == s.Uses && e.Step != s.ID && reflect.DeepEqual(activities.Meant(e.Params, s.Intent), meant) {
-			return refusef("step %s is for the same: %s with the same %s. Go on with what it has returned, or roll it back first; "+
+			return protocol.Refusef("step %s is for the same: %s with the same %s. Go on with what it has returned, or roll it back first; "+
 				"if this is meant to happen once more, add again: true to the step", e.Step, s.Uses, strings.Join(s.Intent, ", "))
 		}
 	}

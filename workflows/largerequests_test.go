@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/requestlimit"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
@@ -40,10 +40,10 @@ func TestRequestsThatAreTooLargeAreRefusedAndStopNothing(t *testing.T) {
 	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
 	require.NoError(t, err)
 	for _, size := range []int{1_500_000, 2_200_000, 3_900_000} {
-		err := l.send(s, workflows.UpdateNote, fmt.Sprint(size), workflows.NoteRequest{Text: strings.Repeat("x", size)})
+		err := l.send(s, protocol.UpdateNote, fmt.Sprint(size), protocol.NoteRequest{Text: strings.Repeat("x", size)})
 		require.ErrorContains(t, err, "send fewer steps at once", size)
 	}
-	err = l.send(s, workflows.UpdateApprove, "approve", workflows.Decision{Step: "a", Why: strings.Repeat("x", 3_000_000)})
+	err = l.send(s, protocol.UpdateApprove, "approve", protocol.Decision{Step: "a", Why: strings.Repeat("x", 3_000_000)})
 	require.ErrorContains(t, err, "the request has ")
 
 	stop() // so that all of these come in one workflow task

@@ -11,26 +11,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// LateSweepRequest is the argument of LateSweep.
-type LateSweepRequest struct {
-	// Task is the workflow whose undos are checked, Round the number of this check.
-	Task     string                  `json:"task"`
-	Round    int                     `json:"round"`
-	Rechecks []compensations.Recheck `json:"again,omitempty"`
-}
-
-type bareLateSweep LateSweepRequest
-
-// MarshalJSON packs a long request.
-func (r LateSweepRequest) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLateSweep(r)) }
-
-// UnmarshalJSON reads what MarshalJSON has written.
-func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
-	return packed.Unmarshal(raw, (*bareLateSweep)(r))
-}
 
 // maxRounds bounds how often the same undo is checked again.
 const maxRounds = 5
@@ -38,17 +20,17 @@ const maxRounds = 5
 // LateSweep repeats undos that found no effect while a request could still have been on its way. It first waits longer than
 // the task itself would.
 func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
-	var r LateSweepRequest
+	var r protocol.LateSweepRequest
 	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{repairs: true, round: r.Round, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, LateSweepType, LateSweepRequest{Task: r.Task, Round: r.Round}, next)
+		return workflow.NewContinueAsNewError(ctx, protocol.LateSweepType, protocol.LateSweepRequest{Task: r.Task, Round: r.Round}, next)
 	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
 		if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent == nil || parent.ID != r.Task {
-			return refusef("%s: a late sweep is started by the task that it belongs to, and not by hand", r.Task)
+			return protocol.Refusef("%s: a late sweep is started by the task that it belongs to, and not by hand", r.Task)
 		}
 		calm, done := workflow.NewDisconnectedContext(ctx)
 		defer done()
@@ -77,8 +59,8 @@ func (t *agentTask) startLateSweep(ctx workflow.Context, rechecks []compensation
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(calm, workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: ServingAttributes(t.compiled.Agent, servedTask(ctx)), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
-	}), LateSweepType, LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.round + 1, Rechecks: rechecks})
+		TypedSearchAttributes: protocol.ServingAttributes(t.compiled.Agent, servedTask(ctx)), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
+	}), protocol.LateSweepType, protocol.LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.round + 1, Rechecks: rechecks})
 	if err := child.GetChildWorkflowExecution().Get(calm, nil); err != nil {
 		return id + " (not started: " + err.Error() + ")"
 	}

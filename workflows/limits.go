@@ -1,15 +1,11 @@
 package workflows
 
 import (
-	"fmt"
-	"regexp"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Bounds that keep a run within the limits of a Temporal server, which beyond them fails workflow tasks for ever, or ends the
@@ -26,13 +22,7 @@ const (
 	// maxGates is how many steps may wait at gates before no more are started: the next run of a chain reopens all of them in one
 	// workflow task, and must not be long from that alone.
 	maxGates = 500
-	// The findings of an unwinding are carried over beside the ledger: texts, which are shortened until they fit, and a row with
-	// two digests for each entry that is parked or skipped. Room is reserved for maxProgress such rows.
-	reservedTexts = 100_000
-	progressBytes = 100
-	maxProgress   = 2_000
-	// maxReport is the largest size of a report, which is in the history as the result or in the failure.
-	maxReport = 1_000_000
+
 	// maxDiffs is the largest size of all diffs of a Plan together.
 	maxDiffs = 500_000
 
@@ -41,17 +31,6 @@ const (
 	maxEvents = 20_000
 	maxBytes  = 20 << 20
 )
-
-// Bounds on the texts in signals.
-const (
-	maxName = 200
-	maxWhy  = 1000
-)
-
-// maxLedger returns how large a ledger with that many entries may be, compressed.
-func maxLedger(entries int) int {
-	return packed.Max - reservedTexts - progressBytes*min(entries, maxProgress)
-}
 
 // runIsLong reports whether the history should not grow much more.
 func runIsLong(ctx workflow.Context) bool {
@@ -67,40 +46,12 @@ func checkStart(ctx workflow.Context) error {
 	info := workflow.GetInfo(ctx)
 	switch {
 	case info.CronSchedule != "":
-		return refusef("cron schedule %q: a task runs once; let a Temporal Schedule start tasks with ids of their own", info.CronSchedule)
+		return protocol.Refusef("cron schedule %q: a task runs once; let a Temporal Schedule start tasks with ids of their own", info.CronSchedule)
 	case info.RetryPolicy != nil:
-		return refusef("retry policy of the workflow: a task runs once; the steps have retry: in the task file")
+		return protocol.Refusef("retry policy of the workflow: a task runs once; the steps have retry: in the task file")
 	case info.WorkflowExecutionTimeout > 0 && info.WorkflowExecutionTimeout < forEver,
 		info.WorkflowRunTimeout > 0 && info.WorkflowRunTimeout < forEver:
-		return refusef("execution or run timeout: it would end the task with nothing undone; use timeout: in the task file")
+		return protocol.Refusef("execution or run timeout: it would end the task with nothing undone; use timeout: in the task file")
 	}
 	return nil
-}
-
-// maxID is the longest workflow id that every Temporal server takes.
-const maxID = 255
-
-var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
-
-// CheckID refuses an id for a task or a session that would have to be quoted in a command, or does not fit into a link.
-func CheckID(id string) error {
-	if len(id) > maxID || !idForm.MatchString(id) {
-		return fmt.Errorf("id %q: it stands in commands and links: write a letter or a digit, then letters, digits, '.', '_' and '-', at most %d in all",
-			clip(id, 40), maxID)
-	}
-	return nil
-}
-
-func refusef(format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }

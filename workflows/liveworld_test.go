@@ -23,6 +23,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -53,7 +54,7 @@ type live struct {
 	queue  string
 	world  *world
 	run    client.WorkflowRun
-	alerts []workflows.Alert
+	alerts []protocol.Alert
 }
 
 // Name is the test's, as it can be the id of a task.
@@ -110,7 +111,7 @@ func (l *live) options() client.StartWorkflowOptions {
 
 func (l *live) start() {
 	var err error
-	l.run, err = l.client.ExecuteWorkflow(l.Context(), l.options(), workflows.AgentTaskType, json.RawMessage(`{"name": "release"}`))
+	l.run, err = l.client.ExecuteWorkflow(l.Context(), l.options(), protocol.AgentTaskType, json.RawMessage(`{"name": "release"}`))
 	require.NoError(l, err)
 }
 
@@ -122,15 +123,15 @@ func (l *live) serve(queue string) (stop func()) {
 		WorkerStopTimeout: time.Second, DeadlockDetectionTimeout: time.Minute, // packing is slow under the race detector
 	})
 	workflows.Register(wk, l.world.checkSteps)
-	wk.RegisterActivityWithOptions(l.world.Compile, activity.RegisterOptions{Name: workflows.CompileActivity})
-	wk.RegisterActivityWithOptions(l.world.CompileSteps, activity.RegisterOptions{Name: workflows.CompileStepsActivity})
-	wk.RegisterActivityWithOptions(l.world.Hold, activity.RegisterOptions{Name: workflows.HoldActivity})
-	wk.RegisterActivityWithOptions(l.world.Preflight, activity.RegisterOptions{Name: workflows.PreflightActivity})
-	wk.RegisterActivityWithOptions(l.world.confirmContext, activity.RegisterOptions{Name: workflows.ContextActivity})
-	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: workflows.LedgerActivity})
-	wk.RegisterActivityWithOptions(l.redoable, activity.RegisterOptions{Name: workflows.RedoableActivity})
-	wk.RegisterActivityWithOptions(l.paused, activity.RegisterOptions{Name: workflows.PausedActivity})
-	wk.RegisterActivityWithOptions(l.alert, activity.RegisterOptions{Name: workflows.AlertActivity})
+	wk.RegisterActivityWithOptions(l.world.Compile, activity.RegisterOptions{Name: protocol.CompileActivity})
+	wk.RegisterActivityWithOptions(l.world.CompileSteps, activity.RegisterOptions{Name: protocol.CompileStepsActivity})
+	wk.RegisterActivityWithOptions(l.world.Hold, activity.RegisterOptions{Name: protocol.HoldActivity})
+	wk.RegisterActivityWithOptions(l.world.Preflight, activity.RegisterOptions{Name: protocol.PreflightActivity})
+	wk.RegisterActivityWithOptions(l.world.confirmContext, activity.RegisterOptions{Name: protocol.ContextActivity})
+	wk.RegisterActivityWithOptions(l.ledger, activity.RegisterOptions{Name: protocol.LedgerActivity})
+	wk.RegisterActivityWithOptions(l.redoable, activity.RegisterOptions{Name: protocol.RedoableActivity})
+	wk.RegisterActivityWithOptions(l.paused, activity.RegisterOptions{Name: protocol.PausedActivity})
+	wk.RegisterActivityWithOptions(l.alert, activity.RegisterOptions{Name: protocol.AlertActivity})
 	activities.NewRegistry(activities.World{
 		Name: "fake", Actions: []activities.Action{action{l.world}},
 		Journal: func(context.Context) (string, error) { return "j", nil },
@@ -151,13 +152,13 @@ func (l *live) server() recovery.Server {
 	return recovery.Server{Client: l.client, Namespace: "default"}
 }
 
-func (l *live) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
+func (l *live) ledger(ctx context.Context, r protocol.LedgerRequest) (protocol.Ledger, error) {
 	info := activity.GetInfo(ctx)
 	ledger, err := l.server().LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r, converter.GetDefaultDataConverter())
 	return ledger, recovery.Final(err)
 }
 
-func (l *live) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
+func (l *live) redoable(ctx context.Context, r protocol.RedoRequest) (protocol.RedoInput, error) {
 	before, err := l.server().RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r, converter.GetDefaultDataConverter())
 	return before, recovery.Final(err)
 }
@@ -168,7 +169,7 @@ func (l *live) paused(ctx context.Context, since time.Time) (time.Duration, erro
 }
 
 // alert records the alerts.
-func (l *live) alert(_ context.Context, a []workflows.Alert) error {
+func (l *live) alert(_ context.Context, a []protocol.Alert) error {
 	l.world.mu.Lock()
 	defer l.world.mu.Unlock()
 	l.alerts = append(l.alerts, a...)
@@ -191,18 +192,18 @@ func (l *live) eventsOf(ctx context.Context, id, runID string) []*historypb.Hist
 	return events
 }
 
-func (l *live) state() workflows.State {
-	v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", workflows.QueryState)
+func (l *live) state() protocol.State {
+	v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", protocol.QueryState)
 	if err != nil {
-		return workflows.State{}
+		return protocol.State{}
 	}
-	var s workflows.State
+	var s protocol.State
 	require.NoError(l, v.Get(&s))
 	return s
 }
 
 // awaitState waits until ok accepts the state of the task, and returns that state.
-func (l *live) awaitState(ok func(workflows.State) bool) (s workflows.State) {
+func (l *live) awaitState(ok func(protocol.State) bool) (s protocol.State) {
 	l.Helper()
 	require.Eventually(l, func() bool { s = l.state(); return ok(s) }, 2*time.Minute, 20*time.Millisecond)
 	return s
@@ -218,9 +219,9 @@ func (l *live) awaitCalls(call string, n int) {
 	}, 2*time.Minute, 10*time.Millisecond, call)
 }
 
-func atGate(s workflows.State) bool { return len(s.Gates) == 1 }
+func atGate(s protocol.State) bool { return len(s.Gates) == 1 }
 
-func parked(s workflows.State) bool {
+func parked(s protocol.State) bool {
 	if s.Report != nil {
 		for _, step := range s.Report.Steps {
 			if step.State == string(compensations.Parked) {
@@ -237,7 +238,7 @@ func (l *live) sendSignal(name string, payload any) {
 
 func (l *live) approve() {
 	g := l.awaitState(atGate).Gates[0]
-	l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+	l.sendSignal(protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
 }
 
 // resolve decides every shown park.

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // planLong plans changes whose diffs are as long as they may be.
@@ -24,8 +24,8 @@ func planLong(step string, _ int) (activities.Change, error) {
 	}, nil
 }
 
-func (l *live) stepNow(step string) (now workflows.StepNow) {
-	v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", workflows.QueryStep, step)
+func (l *live) stepNow(step string) (now protocol.StepNow) {
+	v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", protocol.QueryStep, step)
 	require.NoError(l, err)
 	require.NoError(l, v.Get(&now))
 	return now
@@ -39,20 +39,20 @@ func TestEachOfManyGatesCanBeSeenAndDecided(t *testing.T) {
 		w.steps = append(w.steps, addGate(chain(id), id, time.Hour)...)
 	}
 	l := startLive(t, w)
-	s := l.awaitState(func(s workflows.State) bool { return len(s.Gates)+s.MoreGates == n })
+	s := l.awaitState(func(s protocol.State) bool { return len(s.Gates)+s.MoreGates == n })
 	require.Greater(t, len(s.Gates), 1)
 	require.Greater(t, s.MoreGates, 1)
 	last := l.stepNow("s149")
 	require.Len(t, last.Gate.Change.Diff, activities.MaxDiff/29*29, "it is whole")
-	require.Equal(t, workflows.AtGate, last.Step.State)
-	answer, err := l.ask(workflows.UpdateApprove, workflows.Decision{Step: "s149", Digest: last.Gate.Digest, Who: "ann"})
+	require.Equal(t, protocol.AtGate, last.Step.State)
+	answer, err := l.ask(protocol.UpdateApprove, protocol.Decision{Step: "s149", Digest: last.Gate.Digest, Who: "ann"})
 	require.NoError(t, err)
 	require.Nil(t, answer.Cause)
 	l.awaitCalls("do s149", 1)
 	require.Nil(t, l.stepNow("s149").Gate)
-	_, err = l.client.QueryWorkflow(t.Context(), l.run.GetID(), "", workflows.QueryStep, "nowhere")
+	_, err = l.client.QueryWorkflow(t.Context(), l.run.GetID(), "", protocol.QueryStep, "nowhere")
 	require.ErrorContains(t, err, `no step "nowhere"`)
-	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: "s140", Digest: l.stepNow("s140").Gate.Digest, Who: "ann"})
+	l.sendSignal(protocol.SignalReject, protocol.Decision{Step: "s140", Digest: l.stepNow("s140").Gate.Digest, Who: "ann"})
 	report, err := l.report()
 	require.Error(t, err)
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -72,11 +72,11 @@ func TestTheAnswerToARequestOfManyGatesSaysSoOfEach(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, first.Pending)
 	require.Len(t, first.Steps, 100)
-	var now workflows.Answer
+	var now protocol.Answer
 	require.Eventually(t, func() bool {
 		now, err = s.Answer(ctx, "many")
 		require.NoError(t, err)
-		return !slices.ContainsFunc(now.Steps, func(s workflows.StepAnswer) bool { return s.Gate == nil })
+		return !slices.ContainsFunc(now.Steps, func(s protocol.StepAnswer) bool { return s.Gate == nil })
 	}, time.Minute, 100*time.Millisecond, "an update answers before all gates are open; the query says so of each")
 	require.True(t, now.Pending)
 	require.Len(t, now.Steps, 100)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // TestWhatManyPlacesAreToldIsBounded: steps at more than 1,000 places, each of which takes an activity of its own. A server fails a workflow
@@ -48,11 +49,11 @@ func TestWhatManyPlacesAreToldIsBounded(t *testing.T) {
 			var suite testsuite.WorkflowTestSuite
 			env := suite.NewTestWorkflowEnvironment()
 			env.RegisterWorkflowWithOptions(tell, workflow.RegisterOptions{Name: name})
-			env.RegisterActivityWithOptions(func(_ context.Context, r HoldRequest) (Held, error) {
+			env.RegisterActivityWithOptions(func(_ context.Context, r protocol.HoldRequest) (protocol.Held, error) {
 				require.Len(t, r.Tokens, 1)
 				tellToken(r.Tokens[0])
-				return Held{}, nil
-			}, activity.RegisterOptions{Name: HoldActivity})
+				return protocol.Held{}, nil
+			}, activity.RegisterOptions{Name: protocol.HoldActivity})
 			env.RegisterActivityWithOptions(func(_ context.Context, e activities.Entry) error {
 				tellToken(e.Token)
 				return nil

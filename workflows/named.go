@@ -8,16 +8,21 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // named is what a step touches.
 type named struct{ keys, changes, reads []string }
 
-func namesOf(s task.Step) named        { return named{s.Keys, s.Changes, s.Reads} }
+func namesOf(s task.Step) named { return named{s.Keys, s.Changes, s.Reads} }
+
 func namesIn(e activities.Entry) named { return named{e.Keys, e.Changes, e.Reads} }
-func (n named) size() int              { return sizeOf(n.changes) + sizeOf(n.reads) }
-func (n named) changed() [2][]string   { return [2][]string{n.keys, n.changes} }
+
+func (n named) size() int { return payload.SizeOf(n.changes) + payload.SizeOf(n.reads) }
+
+func (n named) changed() [2][]string { return [2][]string{n.keys, n.changes} }
 
 // meets reports whether two steps touch the same resource, or one that is part of the other, which not both only read. A step without
 // keys may touch any.
@@ -51,7 +56,7 @@ func overlap(a, b []string) bool {
 // compileAdded compiles steps that are added to a task that runs, and has their hosts name what they touch. The compiler names it of its own
 // host, so that asking costs nothing there. What is to be asked stands in its answer: histories from before that replay as they are.
 func (t *agentTask) compileAdded(ctx workflow.Context, summary string, a task.Addition) (task.Compiled, error) {
-	compiled, err := compileLocally(ctx, CompileStepsActivity, summary, a)
+	compiled, err := compileLocally(ctx, protocol.CompileStepsActivity, summary, a)
 	if err != nil {
 		return compiled, err
 	}
@@ -76,14 +81,14 @@ func (r *stepRunner) nameLate(ctx workflow.Context, s *stepRun, step activities.
 	if !s.step.NamedLate || s.seq > 0 { // with an entry it has its names
 		return nil
 	}
-	b := preflightBatch{place: s.step.Place, request: PreflightRequest{
-		Late: true, Steps: []PreflightStep{{Uses: s.step.Uses, Step: activities.Outlook{Step: step}}},
+	b := preflightBatch{place: s.step.Place, request: protocol.PreflightRequest{
+		Late: true, Steps: []protocol.PreflightStep{{Uses: s.step.Uses, Step: activities.Outlook{Step: step}}},
 	}}
-	size := int64(min(sizeOf(b.request), maxScheduled))
+	size := int64(min(payload.SizeOf(b.request), maxScheduled))
 	if err := r.calls.acquire(ctx, size); err != nil {
 		return err
 	}
-	r.schedule.setState(s, Running)
+	r.schedule.setState(s, protocol.Running)
 	b.ask(ctx)
 	r.calls.release(size)
 	switch {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -52,8 +52,8 @@ func TestStepsOfASessionOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 				for id := range c.asked {
 					w.unnamed = append(w.unnamed, id)
 				}
-				w.preflight = func(r workflows.PreflightRequest) (workflows.Preflight, error) {
-					var seen workflows.Preflight
+				w.preflight = func(r protocol.PreflightRequest) (protocol.Preflight, error) {
+					var seen protocol.Preflight
 					for _, s := range r.Steps {
 						touched := c.asked[s.Step.ID]
 						touched.Step = s.Step.ID
@@ -63,11 +63,11 @@ func TestStepsOfASessionOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 				}
 				a, b := `{"id": "a", "uses": "fake.do", "needs": [], "with": {"path": "/a"}}`, `{"id": "b", "uses": "fake.do", "needs": [], "with": {"path": "/b"}}`
 				r := newRun(t, w)
-				script := []func(){func() { r.update(workflows.UpdateStep, "1", steps(a, b)) }}
+				script := []func(){func() { r.update(protocol.UpdateStep, "1", steps(a, b)) }}
 				if requests == "two requests" {
-					script = []func(){func() { r.update(workflows.UpdateStep, "1", steps(a)) }, func() { r.update(workflows.UpdateStep, "2", steps(b)) }}
+					script = []func(){func() { r.update(protocol.UpdateStep, "1", steps(a)) }, func() { r.update(protocol.UpdateStep, "2", steps(b)) }}
 				}
-				r.script(append(script, func() { r.update(workflows.UpdateFinish, "3") })...)
+				r.script(append(script, func() { r.update(protocol.UpdateFinish, "3") })...)
 				r.session()
 				require.Len(t, kept, 2)
 				require.Empty(t, kept["a"].Needs)
@@ -86,11 +86,11 @@ func late(ids ...string) []task.Step {
 }
 
 // namesLate answers with the names of what b touches.
-func namesLate(r workflows.PreflightRequest) (workflows.Preflight, error) {
+func namesLate(r protocol.PreflightRequest) (protocol.Preflight, error) {
 	if !r.Late {
-		return workflows.Preflight{}, nil
+		return protocol.Preflight{}, nil
 	}
-	return workflows.Preflight{Touched: []activities.Touched{{
+	return protocol.Preflight{Touched: []activities.Touched{{
 		Step: r.Steps[0].Step.ID, Keys: []string{"fake:/a"}, Changes: []string{"fake:/a", "file:/real"}, Reads: []string{"file:/other"},
 	}}}, nil
 }
@@ -98,19 +98,19 @@ func namesLate(r workflows.PreflightRequest) (workflows.Preflight, error) {
 // What a step touches that depends on another one's output is in its entry before its forward is scheduled.
 func TestAStepIsNamedWhenItsParametersAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
-		preflight func(workflows.PreflightRequest) (workflows.Preflight, error)
+		preflight func(protocol.PreflightRequest) (protocol.Preflight, error)
 		want      activities.Entry
 	}{
 		"it is named": {namesLate, activities.Entry{Keys: []string{"fake:/a"}, Changes: []string{"file:/real"}, Reads: []string{"file:/other"}}},
-		"its host does not say": {func(workflows.PreflightRequest) (workflows.Preflight, error) {
-			return workflows.Preflight{}, errors.New("no")
+		"its host does not say": {func(protocol.PreflightRequest) (protocol.Preflight, error) {
+			return protocol.Preflight{}, errors.New("no")
 		}, activities.Entry{}},
-		"its host knows nothing": {func(workflows.PreflightRequest) (workflows.Preflight, error) { return workflows.Preflight{}, nil }, activities.Entry{}},
+		"its host knows nothing": {func(protocol.PreflightRequest) (protocol.Preflight, error) { return protocol.Preflight{}, nil }, activities.Entry{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
 			w := &world{steps: late("a", "b", "c")}
-			w.preflight = func(r workflows.PreflightRequest) (workflows.Preflight, error) {
+			w.preflight = func(r protocol.PreflightRequest) (protocol.Preflight, error) {
 				if r.Late {
 					asked = append(asked, string(r.Steps[0].Step.With))
 				}
@@ -130,7 +130,7 @@ func TestAStepIsNamedWhenItsParametersAreKnown(t *testing.T) {
 func TestATaskThatEndsWhileAStepIsNamed(t *testing.T) {
 	w := &world{steps: late("a", "b")}
 	r := newRun(t, w)
-	w.preflight = func(q workflows.PreflightRequest) (workflows.Preflight, error) {
+	w.preflight = func(q protocol.PreflightRequest) (protocol.Preflight, error) {
 		if q.Late {
 			r.env.CancelWorkflow()
 		}
@@ -148,18 +148,18 @@ func TestAStepIsTakenBackWhileItIsNamed(t *testing.T) {
 	w := &world{}
 	w.entries()
 	r := newRun(t, w)
-	w.preflight = func(q workflows.PreflightRequest) (workflows.Preflight, error) {
-		r.update(workflows.UpdateRollback, "3", workflows.SessionRollback{Step: "b"})
+	w.preflight = func(q protocol.PreflightRequest) (protocol.Preflight, error) {
+		r.update(protocol.UpdateRollback, "3", protocol.SessionRollback{Step: "b"})
 		return namesLate(q)
 	}
 	w.late = []string{"b"}
 	var step, end *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			step = r.update(workflows.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"path": "${{ steps.a.outputs.id }}"}}`))
+			step = r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"path": "${{ steps.a.outputs.id }}"}}`))
 		},
-		func() { end = r.update(workflows.UpdateFinish, "4") },
+		func() { end = r.update(protocol.UpdateFinish, "4") },
 	)
 	r.session()
 	require.Equal(t, []string{"do a", "preflight b"}, w.calls)
@@ -183,8 +183,8 @@ func TestStepsOfARedoAreNamed(t *testing.T) {
 }
 
 // namesOfOne says that all steps touch one thing.
-func namesOfOne(r workflows.PreflightRequest) (workflows.Preflight, error) {
-	var seen workflows.Preflight
+func namesOfOne(r protocol.PreflightRequest) (protocol.Preflight, error) {
+	var seen protocol.Preflight
 	for _, s := range r.Steps {
 		seen.Touched = append(seen.Touched, activities.Touched{Step: s.Step.ID, Changes: []string{"file:/one"}})
 	}

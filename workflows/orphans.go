@@ -7,45 +7,13 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// OrphansRequest is the argument of Orphans: it lists the orphans of a host, or looks at one of them, or undoes it.
-type OrphansRequest struct {
-	// Queue is the task queue of the host.
-	Queue string `json:"queue"`
-	// Token is the orphan; empty to list them.
-	Token string `json:"token,omitempty"`
-	// Undo says that it is to be undone. Force is the digest of the drift that may be overwritten.
-	Undo  bool              `json:"undo,omitempty"`
-	Force activities.Digest `json:"force,omitempty"`
-	Who   string            `json:"who,omitempty"`
-	Why   string            `json:"why,omitempty"`
-}
-
-// OrphansResult is the result of Orphans.
-type OrphansResult struct {
-	Orphans []RecordName `json:"orphans"`
-	// More counts those that are not listed.
-	More int `json:"more,omitempty"`
-	// Orphan is the one that was asked for.
-	Orphan *Orphan `json:"orphan,omitempty"`
-}
-
-// Orphan is an open record whose workflow the server does not know, with the entry that it holds.
-type Orphan struct {
-	RecordName
-
-	Action string   `json:"action"`
-	Keys   []string `json:"keys,omitempty"`
-	// Seen is how the world compares with what the step left, before any undo.
-	Seen activities.Observation `json:"seen"`
-	// Undone is what the undo came to; nil if none was asked for.
-	Undone *activities.Undone `json:"undone,omitempty"`
-}
-
 // Orphans is about records in the journals of a host that no history knows, so that no other workflow can undo them.
-func Orphans(ctx workflow.Context, r OrphansRequest) (OrphansResult, error) {
-	var found OrphansResult
+func Orphans(ctx workflow.Context, r protocol.OrphansRequest) (protocol.OrphansResult, error) {
+	var found protocol.OrphansResult
 	summary := "look for orphans"
 	switch {
 	case r.Undo:
@@ -54,9 +22,9 @@ func Orphans(ctx workflow.Context, r OrphansRequest) (OrphansResult, error) {
 		summary = "look at the orphan " + r.Token
 	}
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: r.Queue, Summary: clip(summary, activities.MaxSummary),
+		TaskQueue: r.Queue, Summary: payload.Clip(summary, activities.MaxSummary),
 		StartToCloseTimeout: time.Hour, ScheduleToStartTimeout: 2 * time.Minute, HeartbeatTimeout: time.Minute,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute, MaximumAttempts: 5},
-	}), OrphansActivity, r).Get(ctx, &found)
+	}), protocol.OrphansActivity, r).Get(ctx, &found)
 	return found, err
 }

@@ -5,43 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
-
-// DoUnwind is the decision about a parked step to unwind the task. The others are compensations.Retry and compensations.Skip.
-const DoUnwind compensations.Do = "unwind"
-
-// Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an undo that is parked, or about a
-// step that is.
-type Resolution struct {
-	compensations.Resolution
-
-	// With replaces the parameters of a parked step that is to run again.
-	With json.RawMessage `json:"with,omitempty"`
-}
-
-// ParkView is a step that has failed, was undone, and waits for a person.
-type ParkView struct {
-	Step string `json:"step"`
-	Uses string `json:"uses"`
-	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must carry it.
-	Digest activities.Digest `json:"digest"`
-	Try    int               `json:"try"`
-	Reason string            `json:"reason"`
-	// With are the parameters of that try, with their expressions.
-	With json.RawMessage `json:"with,omitempty"`
-	// Ways are the decisions that fit.
-	Ways  []compensations.Do `json:"ways"`
-	Since time.Time          `json:"since"`
-	// AgentDecides says that the agent of the session may decide as well.
-	AgentDecides bool `json:"agentDecides,omitempty"`
-}
 
 // parks are the steps that have failed and wait for a person, as their on_failure says. What such a step did is undone; what needs it
 // waits, and all else goes on.
@@ -60,13 +31,13 @@ type parks struct {
 
 // park is a step's waiting for a person.
 type park struct {
-	view     ParkView
+	view     protocol.ParkView
 	decision *parkDecision // nil until somebody decides
 }
 
 // parkDecision is what a person has decided, and what its correction of the step has come to.
 type parkDecision struct {
-	Resolution
+	protocol.Resolution
 
 	checking  bool // its correction is being checked
 	corrected *task.Step
@@ -78,12 +49,12 @@ func (d *parkDecision) isDue() bool { return !d.checking || d.corrected != nil |
 
 // add parks a step whose undo has ended. Where it was skipped, what the step did is still there, and nothing may run on top of that.
 func (p *parks) add(ctx workflow.Context, s *stepRun, isUndone bool) {
-	ways := []compensations.Do{compensations.Retry, compensations.Skip, DoUnwind}
+	ways := []compensations.Do{compensations.Retry, compensations.Skip, protocol.DoUnwind}
 	if !isUndone {
 		ways = ways[1:]
 	}
 	token := activities.NewToken(workflow.GetInfo(ctx).FirstRunID, s.step.ID, s.generation)
-	s.park = &park{view: ParkView{
+	s.park = &park{view: protocol.ParkView{
 		Step: s.step.ID, Uses: s.step.Uses, Try: s.generation, Reason: s.view.Error, Ways: ways, Since: workflow.Now(ctx), AgentDecides: p.agentDecides,
 		Digest: activities.DigestOf([]byte(token), s.step.With, []byte(s.view.Error)),
 	}}
@@ -101,7 +72,7 @@ func (p *parks) add(ctx workflow.Context, s *stepRun, isUndone bool) {
 // reopen has a step wait, also in the next run.
 func (p *parks) reopen(s *stepRun) {
 	p.open = append(p.open, s)
-	p.schedule.setState(s, StepParked)
+	p.schedule.setState(s, protocol.StepParked)
 }
 
 func (p *parks) remove(s *stepRun) {
@@ -120,8 +91,8 @@ func (p *parks) first() string {
 }
 
 // views returns the parks that nobody has decided.
-func (p *parks) views() []ParkView {
-	var views []ParkView
+func (p *parks) views() []protocol.ParkView {
+	var views []protocol.ParkView
 	for _, s := range p.open {
 		if s.park.decision == nil && p.ending.cause == nil {
 			view := s.park.view
@@ -139,7 +110,7 @@ func (p *parks) holds(step string) bool {
 }
 
 // check returns the parked step that a resolution decides about. An error says why it decides nothing.
-func (p *parks) check(r Resolution) (*stepRun, error) {
+func (p *parks) check(r protocol.Resolution) (*stepRun, error) {
 	s := p.schedule.byID[r.Step]
 	view := s.park.view
 	var ways []string
@@ -157,24 +128,14 @@ func (p *parks) check(r Resolution) (*stepRun, error) {
 		return nil, fmt.Errorf("do: what step %q did is still there, because its undo was skipped: it cannot run again; %s", r.Step, strings.Join(ways, " or "))
 	case !slices.Contains(view.Ways, r.Do):
 		return nil, fmt.Errorf("do: %q is not one of %s: the step failed, and was undone", r.Do, strings.Join(ways, ", "))
-	case r.hasWith() && r.Do != compensations.Retry:
+	case r.HasWith() && r.Do != compensations.Retry:
 		return nil, fmt.Errorf("with: only retry takes other parameters, not %s", r.Do)
 	}
 	return s, nil
 }
 
-// checkUndo refuses what only fits a parked step.
-func (r Resolution) checkUndo() error {
-	if r.hasWith() {
-		return fmt.Errorf("with: step %q is not parked after a failure, so it takes no other parameters", r.Clip().Step)
-	}
-	return nil
-}
-
-func (r Resolution) hasWith() bool { return len(r.With) > 0 && string(r.With) != "null" }
-
 // decide records a decision, which the executor then carries out.
-func (p *parks) decide(r Resolution) (*parkDecision, error) {
+func (p *parks) decide(r protocol.Resolution) (*parkDecision, error) {
 	s, err := p.check(r)
 	if err != nil {
 		return nil, err
@@ -197,10 +158,10 @@ func (p *parks) carryOut(ctx workflow.Context) {
 		switch {
 		case d == nil || !d.isDue():
 		case d.refusal != nil:
-			s.addNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, orSomebody(d.Who), compensations.Reason(d.refusal)))
+			s.addNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, protocol.OrSomebody(d.Who), compensations.Reason(d.refusal)))
 			s.park.decision = nil
 			p.schedule.changed()
-		case d.hasWith() && d.corrected == nil:
+		case d.HasWith() && d.corrected == nil:
 			d.checking = true
 			p.correcting++
 			workflow.GoNamed(ctx, "correction of "+s.step.ID, func(ctx workflow.Context) {
@@ -219,7 +180,7 @@ func (p *parks) carryOut(ctx workflow.Context) {
 
 // apply ends a park as a person has decided.
 func (p *parks) apply(s *stepRun, d parkDecision) {
-	note := fmt.Sprintf("%s by %s", d.Do, orSomebody(d.Who))
+	note := fmt.Sprintf("%s by %s", d.Do, protocol.OrSomebody(d.Who))
 	if d.corrected != nil {
 		if changed := changedParams(s.step.With, d.corrected.With); len(changed) > 0 {
 			note += " (changed: " + strings.Join(changed, ", ") + ")"
@@ -237,10 +198,10 @@ func (p *parks) apply(s *stepRun, d parkDecision) {
 	case compensations.Retry:
 		p.schedule.repeatStep(s)
 	case compensations.Skip:
-		p.schedule.setState(s, RolledBack)
+		p.schedule.setState(s, protocol.RolledBack)
 		p.schedule.leaveOutDependents(s)
 	default:
-		p.schedule.setState(s, StepFailed)
+		p.schedule.setState(s, protocol.StepFailed)
 		p.ending.cause = &compensations.Cause{Kind: compensations.Failure, Step: s.step.ID, Text: reason + "; " + note}
 	}
 }
@@ -249,14 +210,14 @@ func (p *parks) apply(s *stepRun, d parkDecision) {
 func (p *parks) withdraw(s *stepRun, why string) {
 	s.addNotes(why)
 	p.remove(s)
-	p.schedule.setState(s, RolledBack)
+	p.schedule.setState(s, protocol.RolledBack)
 }
 
 // close ends all parks, because the task goes no further.
 func (p *parks) close() {
 	for _, s := range slices.Clone(p.open) {
 		p.remove(s)
-		p.schedule.setState(s, StepFailed)
+		p.schedule.setState(s, protocol.StepFailed)
 	}
 }
 

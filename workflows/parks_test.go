@@ -13,7 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -42,14 +42,14 @@ func asking(tries *[]activities.Forward) *world {
 	return w
 }
 
-func hasPark(s workflows.State) bool { return len(s.Parks) == 1 }
+func hasPark(s protocol.State) bool { return len(s.Parks) == 1 }
 
 // resolution decides about the only parked step.
-func resolution(t *testing.T, s workflows.State, do compensations.Do) workflows.Resolution {
+func resolution(t *testing.T, s protocol.State, do compensations.Do) protocol.Resolution {
 	t.Helper()
 	require.Len(t, s.Parks, 1)
 	p := s.Parks[0]
-	return workflows.Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann", Why: "I looked"}}
+	return protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann", Why: "I looked"}}
 }
 
 // resolve decides about the only parked step.
@@ -77,19 +77,19 @@ func TestAStepThatFailsForGoodWaitsForAPersonAndTheRestGoesOn(t *testing.T) {
 	alerts.keepThoseOf(r)
 	r.runAfter(time.Hour, func() {
 		s := r.state()
-		require.Equal(t, workflows.Forward, s.Phase)
+		require.Equal(t, protocol.Forward, s.Phase)
 		require.Len(t, s.Parks, 1)
 		p := s.Parks[0]
 		require.NotEmpty(t, p.Digest)
-		require.Equal(t, workflows.ParkView{
+		require.Equal(t, protocol.ParkView{
 			Step: "b", Uses: "fake.do", Digest: p.Digest, Try: 1, Reason: "CheckFailed: no", With: json.RawMessage(`{"path":"/wrong"}`), Since: p.Since,
-			Ways: []compensations.Do{compensations.Retry, compensations.Skip, workflows.DoUnwind},
+			Ways: []compensations.Do{compensations.Retry, compensations.Skip, protocol.DoUnwind},
 		}, p)
-		var states []workflows.StepState
+		var states []protocol.StepState
 		for _, v := range s.Steps {
 			states = append(states, v.State)
 		}
-		require.Equal(t, []workflows.StepState{workflows.Done, workflows.StepParked, workflows.NotStarted, workflows.Done}, states)
+		require.Equal(t, []protocol.StepState{protocol.Done, protocol.StepParked, protocol.NotStarted, protocol.Done}, states)
 		require.Equal(t, triedOnce, sortRange(r.world.calls, 1, 3))
 		r.resolve(compensations.Skip, "")
 	})
@@ -137,9 +137,9 @@ func TestAParkedStepIsCorrectedAndRunsAgainUnderANewToken(t *testing.T) {
 
 func TestAParkedStepUnwindsTheTask(t *testing.T) {
 	r := newRun(t, asking(nil))
-	r.runAfter(time.Hour, func() { r.resolve(workflows.DoUnwind, "") })
+	r.runAfter(time.Hour, func() { r.resolve(protocol.DoUnwind, "") })
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, append(slices.Clone(triedOnce), "undo d", "undo a"), sortRange(r.world.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, "CheckFailed: no; unwind by ann: I looked", report.Cause.Text)
@@ -174,17 +174,17 @@ func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 	stepByID(w.steps, "e").Keys = []string{"fake:/later"}
 	stepByID(w.steps, "c").Keys, stepByID(w.steps, "d").Keys = []string{"fake:/wrong"}, []string{"fake:/done"}
 	r := newRun(t, w)
-	send := func(change func(*workflows.Resolution)) {
+	send := func(change func(*protocol.Resolution)) {
 		d := resolution(t, r.state(), compensations.Retry)
 		change(&d)
 		r.env.SignalWorkflow(compensations.SignalResolve, d)
 	}
 	r.runAfter(time.Hour, func() {
-		send(func(d *workflows.Resolution) { d.Digest = "sha256:of another try" })
-		send(func(d *workflows.Resolution) { d.Do = compensations.Force })
-		send(func(d *workflows.Resolution) { d.Do, d.With = compensations.Skip, json.RawMessage(`{"path":"/right"}`) })
-		send(func(d *workflows.Resolution) { d.Step = "a" })
-		send(func(d *workflows.Resolution) { d.Step, d.With = "a", json.RawMessage(`{}`) })
+		send(func(d *protocol.Resolution) { d.Digest = "sha256:of another try" })
+		send(func(d *protocol.Resolution) { d.Do = compensations.Force })
+		send(func(d *protocol.Resolution) { d.Do, d.With = compensations.Skip, json.RawMessage(`{"path":"/right"}`) })
+		send(func(d *protocol.Resolution) { d.Step = "a" })
+		send(func(d *protocol.Resolution) { d.Step, d.With = "a", json.RawMessage(`{}`) })
 		r.env.SignalWorkflow(compensations.SignalResolve, "nonsense")
 	})
 	r.runAfter(2*time.Hour, func() { r.resolve(compensations.Retry, `{"pth":"/right"}`) })
@@ -192,8 +192,8 @@ func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 	r.runAfter(4*time.Hour, func() { r.resolve(compensations.Retry, `{"path":"/later/x"}`) })
 	r.runAfter(5*time.Hour, func() {
 		require.Equal(t, 1, w.count["do b"])
-		send(func(*workflows.Resolution) {})                                                  // the first of two decides
-		send(func(d *workflows.Resolution) { d.With = json.RawMessage(`{"path":"/right"}`) }) // the second does not
+		send(func(*protocol.Resolution) {})                                                  // the first of two decides
+		send(func(d *protocol.Resolution) { d.With = json.RawMessage(`{"path":"/right"}`) }) // the second does not
 	})
 	r.runAfter(6*time.Hour, func() { r.resolve(compensations.Retry, `{"path":"/done"}`) })
 	r.runAfter(7*time.Hour, func() { r.resolve(compensations.Retry, `{"path":"/right"}`) })
@@ -234,16 +234,16 @@ func TestTheGateOfACorrectedStepAsksAnew(t *testing.T) {
 	w := asking(nil)
 	addGate(w.steps, "b", 24*time.Hour)
 	r := newRun(t, w)
-	var first workflows.GateView
-	r.runAfter(time.Hour, func() { first = r.state().Gates[0]; r.decide(workflows.SignalApprove) })
+	var first protocol.GateView
+	r.runAfter(time.Hour, func() { first = r.state().Gates[0]; r.decide(protocol.SignalApprove) })
 	r.runAfter(2*time.Hour, func() { r.resolve(compensations.Retry, `{"path":"/right"}`) })
 	r.runAfter(3*time.Hour, func() {
 		second := r.state().Gates[0]
 		require.NotEqual(t, first.Digest, second.Digest)
 		require.Equal(t, 1, w.count["do b"])
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "b", Digest: first.Digest})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: first.Digest})
 	})
-	r.runAfter(4*time.Hour, func() { require.Equal(t, 1, w.count["do b"]); r.decide(workflows.SignalApprove) })
+	r.runAfter(4*time.Hour, func() { require.Equal(t, 1, w.count["do b"]); r.decide(protocol.SignalApprove) })
 	_, err := r.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do d", "plan b", "do b", "undo b", "plan b", "do b", "do c"}, sortRange(w.calls, 1, 3))
@@ -253,9 +253,9 @@ func TestARejectedStepDoesNotAsk(t *testing.T) {
 	w := asking(nil)
 	addGate(w.steps, "b", 24*time.Hour)
 	r := newRun(t, w)
-	r.runAfter(time.Hour, func() { r.decide(workflows.SignalReject) })
+	r.runAfter(time.Hour, func() { r.decide(protocol.SignalReject) })
 	_, err := r.report()
-	r.failsAs(err, workflows.TaskRejected)
+	r.failsAs(err, protocol.TaskRejected)
 }
 
 func TestNothingRunsAgainOnTopOfWhatWasNotUndone(t *testing.T) {
@@ -271,7 +271,7 @@ func TestNothingRunsAgainOnTopOfWhatWasNotUndone(t *testing.T) {
 		}
 	})
 	r.runAfter(2*time.Hour, func() {
-		require.Equal(t, []compensations.Do{compensations.Skip, workflows.DoUnwind}, r.state().Parks[0].Ways)
+		require.Equal(t, []compensations.Do{compensations.Skip, protocol.DoUnwind}, r.state().Parks[0].Ways)
 		r.resolve(compensations.Retry, "")
 	})
 	r.runAfter(3*time.Hour, func() { r.resolve(compensations.Skip, "") })
@@ -324,7 +324,7 @@ func (r *run) continueAsNew(at time.Duration) {
 
 func TestAParkedStepStaysParkedAcrossRuns(t *testing.T) {
 	for _, atTheLastMoment := range []bool{false, true} {
-		var before workflows.ParkView
+		var before protocol.ParkView
 		var alerts alertLog
 		l := &chained{T: t, world: asking(nil)}
 		l.in = func(n int, r *run) {
@@ -346,10 +346,10 @@ func TestAParkedStepStaysParkedAcrossRuns(t *testing.T) {
 			}
 		}
 		if atTheLastMoment {
-			l.pass = func(c *workflows.Carry) { // a signal that arrived with the last workflow task
+			l.pass = func(c *protocol.Carry) { // a signal that arrived with the last workflow task
 				p := c.Steps["b"].Park
 				require.Nil(t, p.Decision)
-				p.Decision = &workflows.Resolution{
+				p.Decision = &protocol.Resolution{
 					Resolution: compensations.Resolution{Step: "b", Digest: p.View.Digest, Do: compensations.Retry, Who: "ann", Why: "I looked"}, With: json.RawMessage(`{"path":"/right"}`),
 				}
 			}
@@ -372,7 +372,7 @@ func TestACorrectionOutlivesItsRun(t *testing.T) {
 			r.runAfter(30*time.Second, func() { r.resolve(compensations.Retry, `{"path":"/right"}`) })
 			r.continueAsNew(time.Minute)
 		}
-		r.runAfter(10*time.Minute, func() { r.decide(workflows.SignalApprove) })
+		r.runAfter(10*time.Minute, func() { r.decide(protocol.SignalApprove) })
 	}
 	report, err := l.report()
 	require.NoError(t, err)
@@ -384,25 +384,25 @@ func TestAnUpdateResolvesAParkedStep(t *testing.T) {
 	l := startLive(t, asking(nil))
 	l.awaitCalls("do d", 1)
 	d := resolution(t, l.awaitState(hasPark), compensations.Retry)
-	for _, refused := range []func(workflows.Resolution) workflows.Resolution{
-		func(d workflows.Resolution) workflows.Resolution { d.Digest = "sha256:of another"; return d },
-		func(d workflows.Resolution) workflows.Resolution { d.Do = compensations.Accept; return d },
-		func(d workflows.Resolution) workflows.Resolution {
+	for _, refused := range []func(protocol.Resolution) protocol.Resolution{
+		func(d protocol.Resolution) protocol.Resolution { d.Digest = "sha256:of another"; return d },
+		func(d protocol.Resolution) protocol.Resolution { d.Do = compensations.Accept; return d },
+		func(d protocol.Resolution) protocol.Resolution {
 			d.With = json.RawMessage(`{"pth":"/right"}`)
 			return d
 		},
 	} {
-		_, err := l.ask(workflows.UpdateResolve, refused(d))
-		requireType(t, err, workflows.NothingDecided)
+		_, err := l.ask(protocol.UpdateResolve, refused(d))
+		requireType(t, err, protocol.NothingDecided)
 	}
 	type answered struct {
-		workflows.DecisionAnswer
+		protocol.DecisionAnswer
 		error
 	}
 	answers := make(chan answered, 2)
 	for range 2 { // two at once: one decides
 		go func() {
-			a, err := l.ask(workflows.UpdateResolve, d)
+			a, err := l.ask(protocol.UpdateResolve, d)
 			answers <- answered{a, err}
 		}()
 	}
@@ -412,14 +412,14 @@ func TestAnUpdateResolvesAParkedStep(t *testing.T) {
 	}
 	require.NoError(t, one.error)
 	require.Equal(t, "b", one.Step)
-	requireType(t, two.error, workflows.NothingDecided)
+	requireType(t, two.error, protocol.NothingDecided)
 
-	d = resolution(t, l.awaitState(func(s workflows.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
+	d = resolution(t, l.awaitState(func(s protocol.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
 	d.With = json.RawMessage(`{"path":"/right"}`)
-	answer, err := l.ask(workflows.UpdateResolve, d)
+	answer, err := l.ask(protocol.UpdateResolve, d)
 	require.NoError(t, err)
-	require.Equal(t, workflows.Forward, answer.Phase)
-	require.Contains(t, []workflows.StepState{workflows.NotStarted, workflows.Running, workflows.Done}, answer.State)
+	require.Equal(t, protocol.Forward, answer.Phase)
+	require.Contains(t, []protocol.StepState{protocol.NotStarted, protocol.Running, protocol.Done}, answer.State)
 	_, err = l.report()
 	require.NoError(t, err)
 	require.Equal(t, append(slices.Clone(triedOnce), "do b", "undo b", "do b", "do c"), sortRange(l.calls(), 1, 3))
@@ -429,7 +429,7 @@ func TestATaskThatWasTerminatedWhileAStepIsParkedIsRecovered(t *testing.T) {
 	l := startLive(t, asking(nil))
 	l.awaitCalls("do d", 1)
 	l.awaitState(hasPark)
-	l.awaitState(func(s workflows.State) bool { return s.Done == 2 })
+	l.awaitState(func(s protocol.State) bool { return s.Done == 2 })
 	l.terminate(l.run.GetID())
 	report := l.awaitReport(l.recover())
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -440,7 +440,7 @@ func TestATaskThatWasResetWhileAStepIsParkedUnwinds(t *testing.T) {
 	l := startLive(t, asking(nil))
 	l.awaitCalls("do d", 1)
 	l.awaitState(hasPark)
-	l.awaitState(func(s workflows.State) bool { return s.Done == 2 })
+	l.awaitState(func(s protocol.State) bool { return s.Done == 2 })
 	l.resetTo(-1)
 	report, err := l.report()
 	require.Error(t, err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -138,7 +138,7 @@ func TestAStepThatIsRejectedAtItsGateIsRolledBackToo(t *testing.T) {
 	stepByID(w.steps, "d").Needs = []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	r := newRun(t, w)
-	r.runAfter(time.Minute, func() { r.decide(workflows.SignalReject) })
+	r.runAfter(time.Minute, func() { r.decide(protocol.SignalReject) })
 	report, err := r.report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do a", "do d", "plan b", "undo b"}, sortRange(w.calls, 1, 3))
@@ -162,7 +162,7 @@ func TestAStepThatFailsAfterOneWasRolledBackUnwindsTheRest(t *testing.T) {
 	finishLate(w.steps, "c")
 	r := newRun(t, w)
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	// c ends the task before b's turn comes: a rollback waits until no step is running.
 	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo c", "undo b", "undo a"}, sortRange(w.calls, 1, 4))
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -302,7 +302,7 @@ func TestASkippedUndoIsNotDoneLater(t *testing.T) {
 	r := newRun(t, w)
 	r.runAfter(time.Minute, func() { r.resolveParked(compensations.Skip) })
 	report, err := r.report() // nobody decides at the gates
-	r.failsAs(err, workflows.TaskRejected)
+	r.failsAs(err, protocol.TaskRejected)
 	calls := sortRange(sortRange(w.calls, 0, 2), 2, 5)
 	require.Equal(t, 1, w.count["undo b"], "a person has left it: %v", calls)
 	require.Equal(t, []string{"undo d", "undo e", "undo a"}, calls[len(calls)-3:])
@@ -340,7 +340,7 @@ func TestAStepThatIsApprovedInARollbackRunsAfterIt(t *testing.T) {
 	stepByID(w.steps, "g").Needs = []string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	r := newRun(t, w)
-	r.runAfter(time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.runAfter(time.Minute, func() { r.decide(protocol.SignalApprove) })
 	r.runAfter(2*time.Minute, func() { r.resolveParked(compensations.Retry) })
 	report, err := r.report()
 	require.NoError(t, err)
@@ -388,7 +388,7 @@ func TestTheStateOfARollback(t *testing.T) {
 	r := newRun(t, w)
 	r.runAfter(2*time.Minute, func() {
 		s := r.state()
-		require.Equal(t, workflows.Forward, s.Phase)
+		require.Equal(t, protocol.Forward, s.Phase)
 		require.Nil(t, s.Cause)
 		require.Equal(t, []string{"b parked unknown"}, outcomes(*s.Report))
 		r.resolveParked(compensations.Accept)

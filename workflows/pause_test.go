@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -29,7 +29,7 @@ func chainWithSavepoint() *world {
 func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
 	l := &chained{T: t, world: chainWithSavepoint(), in: suggestAlways}
 	var parts []string
-	l.pass = func(c *workflows.Carry) {
+	l.pass = func(c *protocol.Carry) {
 		for _, f := range c.Rollbacks {
 			parts = append(parts, fmt.Sprintf("%s %s from %d: %v", f.Step, f.Cause.Kind, f.From, c.Saga.Unfinished))
 		}
@@ -86,7 +86,7 @@ func TestAFailureRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 	l := &chained{T: t, world: w}
 	l.in = func(_ int, r *run) { suggestContinueAsNewFrom(r, func(calls int) bool { return calls == 6 }) } // undo y
 	var parts []string
-	l.pass = func(c *workflows.Carry) {
+	l.pass = func(c *protocol.Carry) {
 		for _, f := range c.Rollbacks {
 			parts = append(parts, f.Step)
 		}
@@ -126,7 +126,7 @@ func TestAParkInAPausedRollbackIsResolvedInTheNextRun(t *testing.T) {
 		r.runAfter(time.Minute, func() {
 			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c"}, l.world.calls, "nothing is done meanwhile")
 			s := r.state()
-			require.Equal(t, workflows.Forward, s.Phase)
+			require.Equal(t, protocol.Forward, s.Phase)
 			require.Contains(t, outcomes(*s.Report), "c parked unknown")
 			require.Equal(t, "d", s.Report.Cause.Step, "why it is undone")
 			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "c", Digest: alerts.sent()[0].Digest, Do: compensations.Retry, Who: "eve"})
@@ -149,7 +149,7 @@ func TestASkipInAPausedRollbackEndsTheTask(t *testing.T) {
 		r.runAfter(2*time.Minute, func() { r.resolveParked(compensations.Accept) }) // b, which c builds on
 	})
 	report, err := l.report()
-	l.last.failsAs(err, workflows.TaskFailed)
+	l.last.failsAs(err, protocol.TaskFailed)
 	require.Contains(t, report.Cause.Text, "step c is not undone, so nothing is done again from savepoint sp on")
 	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo a"}, l.world.calls)
 	require.Equal(t, compensations.Remains, report.Status)
@@ -163,7 +163,7 @@ func TestATaskIsCanceledOrEndsWhileARollbackIsPaused(t *testing.T) {
 					r.runAfter(time.Minute, r.env.CancelWorkflow)
 				}
 				r.runAfter(2*time.Minute, func() {
-					require.Equal(t, workflows.Unwinding, r.state().Phase)
+					require.Equal(t, protocol.Unwinding, r.state().Phase)
 					r.resolveParked(compensations.Retry)
 				})
 			})
@@ -205,7 +205,7 @@ func TestAGateGoesOnWaitingBesideAPausedRollback(t *testing.T) {
 		stepByID(w.steps, "b").Savepoint = "sp"
 		unwindTo(w.steps, "b", "sp", 1)
 		l := &chained{T: t, world: w}
-		var first workflows.GateView
+		var first protocol.GateView
 		l.in = func(n int, r *run) {
 			if n == 1 {
 				r.runAfter(10*time.Minute, func() {
@@ -220,7 +220,7 @@ func TestAGateGoesOnWaitingBesideAPausedRollback(t *testing.T) {
 				require.Len(t, g, 1, "it is shown")
 				require.Equal(t, first.Digest, g[0].Digest)
 				if approved {
-					r.decide(workflows.SignalApprove)
+					r.decide(protocol.SignalApprove)
 				}
 			})
 			r.runAfter(2*time.Hour, func() {
@@ -234,7 +234,7 @@ func TestAGateGoesOnWaitingBesideAPausedRollback(t *testing.T) {
 		calls := sortRange(w.calls, 1, 3)
 		require.Equal(t, []string{"do a", "do b", "plan g", "undo b"}, calls[:4])
 		if !approved {
-			l.last.failsAs(err, workflows.TaskRejected)
+			l.last.failsAs(err, protocol.TaskRejected)
 			require.NotContains(t, calls, "do g")
 			require.Equal(t, compensations.Unwound, report.Status)
 			continue
@@ -266,7 +266,7 @@ func TestADecisionBeforeAPausedRollbackResumesHolds(t *testing.T) {
 		r.runAfter(0, func() {
 			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: park.Digest, Do: compensations.Retry, Who: "eve"})
 		})
-		r.runAfter(time.Minute, func() { r.decide(workflows.SignalApprove) })
+		r.runAfter(time.Minute, func() { r.decide(protocol.SignalApprove) })
 	}
 	report, err := l.report()
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A workflow that somebody has paused hears nobody, while its timers run on. So whenever a limit has passed, it is asked for how long
@@ -21,7 +22,7 @@ func pausedSince(ctx workflow.Context, since time.Time) time.Duration {
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second},
 	})
 	var paused time.Duration
-	if err := workflow.ExecuteLocalActivity(calm, PausedActivity, since).Get(calm, &paused); err != nil {
+	if err := workflow.ExecuteLocalActivity(calm, protocol.PausedActivity, since).Get(calm, &paused); err != nil {
 		workflow.GetLogger(ctx).Warn("for how long the task was paused is not known", "error", err)
 	}
 	return paused

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -23,7 +23,7 @@ func TestAGateIsGivenTheTimeOfAPause(t *testing.T) {
 	r := newRun(t, w)
 	r.runAfter(80*time.Minute, func() {
 		require.Equal(t, 90*time.Minute, r.state().Gates[0].Until.Sub(r.state().Gates[0].Since))
-		r.decide(workflows.SignalApprove)
+		r.decide(protocol.SignalApprove)
 	})
 	report, err := r.report()
 	require.NoError(t, err)
@@ -35,7 +35,7 @@ func TestAGateFailsClosedAfterTheTimeOfAPause(t *testing.T) {
 	r := newRun(t, w)
 	began := r.env.Now()
 	_, err := r.report()
-	r.failsAs(err, workflows.TaskRejected)
+	r.failsAs(err, protocol.TaskRejected)
 	require.ErrorContains(t, err, "nobody approved step b within 1h0m0s")
 	require.GreaterOrEqual(t, r.env.Now().Sub(began), 90*time.Minute)
 	require.Less(t, r.env.Now().Sub(began), 100*time.Minute)
@@ -47,14 +47,14 @@ func TestTheDeadlineIsPutOffByAPause(t *testing.T) {
 			w := &world{steps: addGate(chain("a"), "a", 5*time.Hour), deadline: time.Hour, paused: 30 * time.Minute}
 			r := newRun(t, w)
 			if name == "in time" {
-				r.runAfter(after, func() { r.decide(workflows.SignalApprove) })
+				r.runAfter(after, func() { r.decide(protocol.SignalApprove) })
 			}
 			_, err := r.report()
 			if name == "in time" {
 				require.NoError(t, err)
 				return
 			}
-			r.failsAs(err, workflows.TaskDeadline)
+			r.failsAs(err, protocol.TaskDeadline)
 			require.Equal(t, []string{"plan a", "undo a"}, w.calls)
 		})
 	}
@@ -96,7 +96,7 @@ func (l *live) unpause() {
 
 func TestThePausesOfARunAreReadFromItsHistory(t *testing.T) {
 	l := startLive(t, &world{steps: addGate(chain("a"), "a", time.Hour)})
-	l.awaitState(func(s workflows.State) bool { return len(s.Gates) == 1 })
+	l.awaitState(func(s protocol.State) bool { return len(s.Gates) == 1 })
 	began := l.events(t.Context(), "")[0].GetEventTime().AsTime()
 	l.pause()
 	l.unpause()
@@ -128,10 +128,10 @@ func TestAPausedSessionSaysSo(t *testing.T) {
 	for _, err := range []error{stepped, asked} {
 		var refusal session.Refusal
 		require.ErrorAs(t, err, &refusal)
-		require.Equal(t, workflows.SessionPaused, refusal.Type)
+		require.Equal(t, protocol.SessionPaused, refusal.Type)
 		require.Contains(t, refusal.Text, "temporal workflow unpause --workflow-id "+l.Name())
 	}
 	l.unpause()
-	_, err := s.Abort(t.Context(), "2", workflows.AbortRequest{Who: "ann", Why: "enough"})
+	_, err := s.Abort(t.Context(), "2", protocol.AbortRequest{Who: "ann", Why: "enough"})
 	require.NoError(t, err)
 }

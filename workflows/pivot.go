@@ -3,6 +3,7 @@ package workflows
 import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // pivot tracks the last pivot that is done: the task never unwinds past it.
@@ -24,11 +25,11 @@ func (p *pivot) commitSteps(s *stepRun) {
 	}
 	isOpen := map[string]bool{} // steps that ended in an earlier run without being done
 	for _, v := range p.schedule.past {
-		isOpen[v.ID] = v.State != Done
+		isOpen[v.ID] = v.State != protocol.Done
 	}
 	p.saga.CommitEntries(func(e activities.Entry) bool {
 		o := p.schedule.byID[e.Step]
-		if e.Seq > p.seq || o != nil && o.view.State != Done || isOpen[e.Step] {
+		if e.Seq > p.seq || o != nil && o.view.State != protocol.Done || isOpen[e.Step] {
 			return false
 		}
 		p.committed++

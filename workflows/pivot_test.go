@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -18,7 +18,7 @@ func TestPastItsPivotATaskUnwindsOnlyLaterSteps(t *testing.T) {
 	stepByID(w.steps, "p").Pivot = true
 	r := newRun(t, w)
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{"do a", "do p", "do c", "do d", "undo d", "undo c"}, w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
 	require.Equal(t, []string{"not undone, up to the pivot: 2 steps"}, report.Notes)

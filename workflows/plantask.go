@@ -8,52 +8,30 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// Plan is what a task would do.
-type Plan struct {
-	Name  string        `json:"name"`
-	Steps []PlannedStep `json:"steps"`
-	Notes []string      `json:"notes,omitempty"`
-}
-
-// PlannedStep is what one step would do.
-type PlannedStep struct {
-	ID    string   `json:"id"`
-	Name  string   `json:"name,omitempty"`
-	Uses  string   `json:"uses"`
-	Needs []string `json:"needs,omitempty"`
-	Host  string   `json:"host,omitempty"`
-	// Asks says why a person would be asked for approval; empty if nobody would.
-	Asks string `json:"asks,omitempty"`
-	// Refused says why the step is certain to be refused, and with it the task, before anything is touched.
-	Refused string `json:"refused,omitempty"`
-	// Change is nil if it cannot be known before other steps have run; Unknown says why, or what is wrong.
-	Change  *activities.Change `json:"change,omitempty"`
-	Unknown string             `json:"unknown,omitempty"`
-}
 
 // PlanTask plans every step of a task against the world as it is, and touches nothing. What the plans leave in journals is
 // released in the end, on every path; where the run is ended before, by ClearPlan.
-func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
+func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) {
 	compiled, err := compile(ctx, doc)
 	if err != nil {
-		return Plan{}, err
+		return protocol.Plan{}, err
 	}
 	if n := len(compiled.Steps); n > maxPlanned {
-		return Plan{}, refusef("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
+		return protocol.Plan{}, protocol.Refusef("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
 	}
 	seen, err := preflight(ctx, compiled)
 	if err != nil {
-		return Plan{}, err
+		return protocol.Plan{}, err
 	}
 	publishClosed := publishPlanOpen(ctx)
 	saga := compensations.New(ctx, compensations.Options{})
 	calls := newCalls(ctx, func() bool { return false })
-	plan, diffs := Plan{Name: compiled.Name, Notes: seen.Unseen}, 0
+	plan, diffs := protocol.Plan{Name: compiled.Name, Notes: seen.Unseen}, 0
 	for _, step := range compiled.Steps {
-		p := PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
-		if p.Refused = seen.of(step.ID); p.Refused != "" {
+		p := protocol.PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
+		if p.Refused = seen.RefusalOf(step.ID); p.Refused != "" {
 			plan.Steps = append(plan.Steps, p)
 			continue
 		}
@@ -95,7 +73,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (Plan, error) {
 		return plan, err
 	}
 	publishClosed()
-	plan.fit()
+	plan.Fit()
 	return plan, ctx.Err()
 }
 
@@ -107,8 +85,8 @@ const (
 
 // ClearPlan releases what a PlanTask left in journals that was ended before it could do so. LedgerActivity refuses it a plan that
 // may still do so itself, so anybody may start it.
-func ClearPlan(ctx workflow.Context, plan Chain) error {
-	ledger, err := readLedger(ctx, "read what was planned", LedgerRequest{WorkflowID: plan.WorkflowID, RunID: plan.RunID})
+func ClearPlan(ctx workflow.Context, plan protocol.Chain) error {
+	ledger, err := readLedger(ctx, "read what was planned", protocol.LedgerRequest{WorkflowID: plan.WorkflowID, RunID: plan.RunID})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -23,51 +24,15 @@ const (
 	// preflightBytes bounds the steps of one activity, and preflightsAtOnce how many are scheduled in one workflow task.
 	preflightBytes   = 500_000
 	preflightsAtOnce = 3
-	// maxRefusals is how many refusals the failure of a task lists.
-	maxRefusals = 20
 )
 
-// PreflightRequest names steps that a host would run.
-type PreflightRequest struct {
-	Steps []PreflightStep `json:"steps"`
-	// Late: they are about to run. The host only names what they touch.
-	Late bool `json:"late,omitempty"`
-}
-
-// PreflightStep is a step and its action.
-type PreflightStep struct {
-	Uses string             `json:"uses"`
-	Step activities.Outlook `json:"step"`
-}
-
-// Preflight is what a host says of them.
-type Preflight struct {
-	Refusals []activities.Refusal `json:"refusals,omitempty"`
-	// Unseen says of which steps it could not find out whether they would be refused, and why.
-	Unseen []string `json:"unseen,omitempty"`
-	// Touched are the names of what the steps touch.
-	Touched []activities.Touched `json:"touched,omitempty"`
-}
-
-// Validation is what the workers say of a task that would be run.
-type Validation struct {
-	Name  string `json:"name"`
-	Steps int    `json:"steps"`
-	// Refusals say why the task would be refused before anything is touched; none: it would begin.
-	Refusals []activities.Refusal `json:"refusals,omitempty"`
-	// Later names the steps with parameters that depend on what earlier steps return: those are looked at when they are known.
-	Later []string `json:"later,omitempty"`
-	// Unseen says what could not be looked at, and why.
-	Unseen []string `json:"unseen,omitempty"`
-}
-
 // ValidateTask has the workers that would run a task look at each of its steps, and touches nothing.
-func ValidateTask(ctx workflow.Context, doc json.RawMessage) (Validation, error) {
+func ValidateTask(ctx workflow.Context, doc json.RawMessage) (protocol.Validation, error) {
 	compiled, err := compile(ctx, doc)
 	if err != nil {
-		return Validation{}, err
+		return protocol.Validation{}, err
 	}
-	v := Validation{Name: compiled.Name, Steps: len(compiled.Steps)}
+	v := protocol.Validation{Name: compiled.Name, Steps: len(compiled.Steps)}
 	for _, s := range compiled.Steps {
 		if len(s.References()) > 0 && len(v.Later) < activities.MaxItems {
 			v.Later = append(v.Later, s.ID)
@@ -75,7 +40,7 @@ func ValidateTask(ctx workflow.Context, doc json.RawMessage) (Validation, error)
 	}
 	seen, err := preflight(ctx, compiled)
 	v.Refusals, v.Unseen = seen.Refusals, seen.Unseen
-	v.fit()
+	v.Fit()
 	return v, err
 }
 
@@ -83,10 +48,10 @@ func ValidateTask(ctx workflow.Context, doc json.RawMessage) (Validation, error)
 // touched. Steps whose actions have nothing to look at cost nothing.
 //
 // Whether there is anything to look at stands in the compiled task, so histories from before this was done replay as they are.
-func preflight(ctx workflow.Context, compiled task.Compiled) (Preflight, error) {
+func preflight(ctx workflow.Context, compiled task.Compiled) (protocol.Preflight, error) {
 	batches, err := preflightBatches(compiled)
 	if err != nil || len(batches) == 0 {
-		return Preflight{}, err
+		return protocol.Preflight{}, err
 	}
 	slots := workflow.NewSemaphore(ctx, preflightsAtOnce)
 	pending := len(batches)
@@ -104,7 +69,7 @@ func preflight(ctx workflow.Context, compiled task.Compiled) (Preflight, error) 
 	defer done()
 	_ = workflow.Await(calm, func() bool { return pending == 0 })
 	if ctx.Err() != nil {
-		return Preflight{}, ctx.Err()
+		return protocol.Preflight{}, ctx.Err()
 	}
 	return unite(compiled, batches), nil
 }
@@ -112,9 +77,9 @@ func preflight(ctx workflow.Context, compiled task.Compiled) (Preflight, error) 
 // preflightBatch is what one activity looks at.
 type preflightBatch struct {
 	place   activities.Place
-	request PreflightRequest
+	request protocol.PreflightRequest
 	size    int
-	seen    Preflight
+	seen    protocol.Preflight
 	err     error
 }
 
@@ -128,16 +93,16 @@ func preflightBatches(compiled task.Compiled) ([]preflightBatch, error) {
 		}
 		outlook, err := s.Outlook()
 		if err != nil {
-			return nil, refusef("%v", err)
+			return nil, protocol.Refusef("%v", err)
 		}
-		size := sizeOf(outlook)
+		size := payload.SizeOf(outlook)
 		i, begun := last[s.Place.Queue]
 		if !begun || batches[i].size+size > preflightBytes {
 			i = len(batches)
 			batches, last[s.Place.Queue] = append(batches, preflightBatch{place: s.Place}), i
 		}
 		b := &batches[i]
-		b.request.Steps, b.size = append(b.request.Steps, PreflightStep{Uses: s.Uses, Step: outlook}), b.size+size
+		b.request.Steps, b.size = append(b.request.Steps, protocol.PreflightStep{Uses: s.Uses, Step: outlook}), b.size+size
 	}
 	return batches, nil
 }
@@ -149,15 +114,15 @@ func (b *preflightBatch) ask(ctx workflow.Context) {
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: b.place.Queue, ScheduleToStartTimeout: preflightWait, StartToCloseTimeout: preflightLimit,
-		Summary:     clip(summary, activities.MaxSummary),
+		Summary:     payload.Clip(summary, activities.MaxSummary),
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	b.err = workflow.ExecuteActivity(ctx, PreflightActivity, b.request).Get(ctx, &b.seen)
+	b.err = workflow.ExecuteActivity(ctx, protocol.PreflightActivity, b.request).Get(ctx, &b.seen)
 }
 
 // unite puts what the hosts have said in file order, without what an earlier step can still change.
-func unite(compiled task.Compiled, batches []preflightBatch) Preflight {
-	var all Preflight
+func unite(compiled task.Compiled, batches []preflightBatch) protocol.Preflight {
+	var all protocol.Preflight
 	index := make(map[string]int, len(compiled.Steps)) // only looked up
 	for i, s := range compiled.Steps {
 		index[s.ID] = i
@@ -169,7 +134,7 @@ func unite(compiled task.Compiled, batches []preflightBatch) Preflight {
 				where = "host " + b.place.Host
 			}
 			all.Unseen = append(all.Unseen, fmt.Sprintf("%s did not look at %s from %s on before the first step: %s; each is looked at when it runs",
-				where, activities.CountOf(len(b.request.Steps), "step"), b.request.Steps[0].Step.ID, clip(compensations.Reason(b.err), activities.MaxItem)))
+				where, activities.CountOf(len(b.request.Steps), "step"), b.request.Steps[0].Step.ID, payload.Clip(compensations.Reason(b.err), activities.MaxItem)))
 			continue
 		}
 		all.Touched = append(all.Touched, b.seen.Touched...)
@@ -187,31 +152,4 @@ func unite(compiled task.Compiled, batches []preflightBatch) Preflight {
 		all.Unseen = append(all.Unseen[:activities.MaxItems], fmt.Sprintf("and %d more", more))
 	}
 	return all
-}
-
-// refusal is the error of a task that is certain to be refused; nil where nothing was found.
-func (p Preflight) refusal() error {
-	if len(p.Refusals) == 0 {
-		return nil
-	}
-	var lines []string
-	for i, r := range p.Refusals {
-		if i == maxRefusals {
-			lines = append(lines, fmt.Sprintf("and %d more", len(p.Refusals)-i))
-			break
-		}
-		lines = append(lines, fmt.Sprintf("steps.%s: %s", r.Step, r.Message))
-	}
-	return refusef("%s", strings.Join(lines, "\n"))
-}
-
-// of returns why a step is certain to be refused, or nothing.
-func (p Preflight) of(step string) string {
-	var all []string
-	for _, r := range p.Refusals {
-		if r.Step == step {
-			all = append(all, r.Message)
-		}
-	}
-	return strings.Join(all, "\n")
 }

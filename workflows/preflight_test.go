@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -26,13 +26,13 @@ func preflighted(steps []task.Step, ids ...string) []task.Step {
 }
 
 // refuses answers with a refusal of a step; the texts are a message, and the key on whose state it depends.
-func refuses(step string, texts ...string) func(workflows.PreflightRequest) (workflows.Preflight, error) {
-	return func(workflows.PreflightRequest) (workflows.Preflight, error) {
+func refuses(step string, texts ...string) func(protocol.PreflightRequest) (protocol.Preflight, error) {
+	return func(protocol.PreflightRequest) (protocol.Preflight, error) {
 		r := activities.Refusal{Step: step, Message: texts[0]}
 		if len(texts) > 1 {
 			r.Current = texts[1]
 		}
-		return workflows.Preflight{Refusals: []activities.Refusal{r}}, nil
+		return protocol.Preflight{Refusals: []activities.Refusal{r}}, nil
 	}
 }
 
@@ -40,7 +40,7 @@ func TestWhatIsCertainToBeRefusedIsRefusedBeforeTheFirstStep(t *testing.T) {
 	const late = "file:/srv/new"
 	for name, c := range map[string]struct {
 		steps     []task.Step
-		preflight func(workflows.PreflightRequest) (workflows.Preflight, error)
+		preflight func(protocol.PreflightRequest) (protocol.Preflight, error)
 		calls     []string
 		refused   string   // part of the failure; empty: it commits
 		notes     []string // parts of the report's notes
@@ -53,8 +53,8 @@ func TestWhatIsCertainToBeRefusedIsRefusedBeforeTheFirstStep(t *testing.T) {
 		},
 		"all of them": {
 			steps: preflighted(chain("a", "b"), "a", "b"), calls: []string{"preflight a b"},
-			preflight: func(workflows.PreflightRequest) (workflows.Preflight, error) {
-				return workflows.Preflight{Refusals: []activities.Refusal{{Step: "b", Message: "two"}, {Step: "a", Message: "one"}}}, nil
+			preflight: func(protocol.PreflightRequest) (protocol.Preflight, error) {
+				return protocol.Preflight{Refusals: []activities.Refusal{{Step: "b", Message: "two"}, {Step: "a", Message: "one"}}}, nil
 			},
 			refused: "steps.a: one\nsteps.b: two",
 		},
@@ -76,22 +76,22 @@ func TestWhatIsCertainToBeRefusedIsRefusedBeforeTheFirstStep(t *testing.T) {
 		},
 		"no answer": {
 			steps: preflighted(chain("a", "b"), "a"), calls: []string{"preflight a", "do a", "do b"},
-			preflight: func(workflows.PreflightRequest) (workflows.Preflight, error) {
-				return workflows.Preflight{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
+			preflight: func(protocol.PreflightRequest) (protocol.Preflight, error) {
+				return protocol.Preflight{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 			},
 			notes: []string{"the workers did not look at 1 step from a on before the first step: timed out"},
 		},
 		"an error": {
 			steps: preflighted(chain("a", "b"), "a"), calls: []string{"preflight a", "do a", "do b"},
-			preflight: func(workflows.PreflightRequest) (workflows.Preflight, error) {
-				return workflows.Preflight{}, errors.New("no such activity")
+			preflight: func(protocol.PreflightRequest) (protocol.Preflight, error) {
+				return protocol.Preflight{}, errors.New("no such activity")
 			},
 			notes: []string{"no such activity; each is looked at when it runs"},
 		},
 		"what could not be found out": {
 			steps: preflighted(chain("a", "b"), "a"), calls: []string{"preflight a", "do a", "do b"},
-			preflight: func(workflows.PreflightRequest) (workflows.Preflight, error) {
-				return workflows.Preflight{Unseen: []string{"step a: the engine does not answer"}}, nil
+			preflight: func(protocol.PreflightRequest) (protocol.Preflight, error) {
+				return protocol.Preflight{Unseen: []string{"step a: the engine does not answer"}}, nil
 			},
 			notes: []string{"not looked at before the first step: step a: the engine"},
 		},
@@ -109,7 +109,7 @@ func TestWhatIsCertainToBeRefusedIsRefusedBeforeTheFirstStep(t *testing.T) {
 				require.Equal(t, compensations.Committed, report.Status)
 				return
 			}
-			r.failsAs(err, workflows.TaskFailed)
+			r.failsAs(err, protocol.TaskFailed)
 			require.ErrorContains(t, err, c.refused)
 			require.Empty(t, report.Steps)
 		})
@@ -151,9 +151,9 @@ func TestLooksAreBounded(t *testing.T) {
 func TestPlanAndValidateSayWhatWillBeRefused(t *testing.T) {
 	w := &world{steps: preflighted(chain("a", "b"), "a", "b"), preflight: refuses("b", "path: it is outside")}
 	r := newRun(t, w)
-	r.env.ExecuteWorkflow(workflows.PlanTaskType, json.RawMessage(`{"name": "release"}`))
+	r.env.ExecuteWorkflow(protocol.PlanTaskType, json.RawMessage(`{"name": "release"}`))
 	require.NoError(t, r.env.GetWorkflowError())
-	var plan workflows.Plan
+	var plan protocol.Plan
 	require.NoError(t, r.env.GetWorkflowResult(&plan))
 	require.Equal(t, []string{"preflight a b", "plan a", "release a"}, w.calls)
 	require.Equal(t, "path: it is outside", plan.Steps[1].Refused)
@@ -162,9 +162,9 @@ func TestPlanAndValidateSayWhatWillBeRefused(t *testing.T) {
 
 	w.calls = nil
 	r = newRun(t, w)
-	r.env.ExecuteWorkflow(workflows.ValidateTaskType, json.RawMessage(`{"name": "release"}`))
+	r.env.ExecuteWorkflow(protocol.ValidateTaskType, json.RawMessage(`{"name": "release"}`))
 	require.NoError(t, r.env.GetWorkflowError())
-	var v workflows.Validation
+	var v protocol.Validation
 	require.NoError(t, r.env.GetWorkflowResult(&v))
 	require.Equal(t, []string{"preflight a b"}, w.calls)
 	require.Equal(t, []activities.Refusal{{Step: "b", Message: "path: it is outside"}}, v.Refusals)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 // maxProbes bounds how often a step is retried because a probe found that it had not happened.
@@ -37,7 +38,7 @@ func probeStep(ctx workflow.Context, s *stepRun, e activities.Entry, unknown err
 	case activities.Elsewise, activities.Unseen:
 		note := "probe: whether it happened cannot be known"
 		if seen.Detail != "" {
-			note += ": " + clip(seen.Detail, maxWhy)
+			note += ": " + payload.Clip(seen.Detail, payload.MaxWhy)
 		}
 		s.addNotes(note)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -18,18 +19,18 @@ import (
 // the report that the run would have closed with. LedgerActivity refuses it a run that is not dead, or not its own to recover,
 // so anybody may start it.
 func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
-	var r RecoverRequest
+	var r protocol.RecoverRequest
 	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, RecoverType, r, next)
+		return workflow.NewContinueAsNewError(ctx, protocol.RecoverType, r, next)
 	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
-		ledger, err := readLedger(ctx, "read the ledger of the dead run", LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
+		ledger, err := readLedger(ctx, "read the ledger of the dead run", protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
 		if err != nil {
-			t.unknown = !isType(err, NotYours) // nobody knows what is left
+			t.unknown = !isType(err, protocol.NotYours) // nobody knows what is left
 			return err
 		}
 		t.redoable, t.unknown, t.pivot.committed, t.compiled.Unwind = ledger.Redoable, ledger.Unknown, ledger.Committed, ledger.Unwind
@@ -38,22 +39,22 @@ func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensatio
 		if ledger.Redoable || ledger.Completed { // the task had ended before: what unwound it may have died before it held the records
 			calm, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
-			if err := t.troubles.holdRecords(calm, ledger.Entries); isType(err, activities.Refused) && ledger.isWhole() {
+			if err := t.troubles.holdRecords(calm, ledger.Entries); isType(err, activities.Refused) && ledger.IsWhole() {
 				t.ending.cause.Text += "; " + compensations.Reason(err)
 				return nil
 			}
 		}
-		t.saga.Merge(ledger.toCarry())
+		t.saga.Merge(ledger.ToCarry())
 		return nil
 	})
 }
 
 // Rollback undoes a committed task, or a part of it, in such a way that it can be redone: see Redo.
 func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
-	var r RollbackRequest
+	var r protocol.RollbackRequest
 	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{repairs: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, RollbackType, r, next)
+		return workflow.NewContinueAsNewError(ctx, protocol.RollbackType, r, next)
 	}})
 	if err != nil {
 		return compensations.Report{}, err
@@ -74,8 +75,8 @@ func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensati
 	})
 }
 
-func describeRollback(r RollbackRequest) string {
-	text := "rolled back by " + orSomebody(r.Who)
+func describeRollback(r protocol.RollbackRequest) string {
+	text := "rolled back by " + protocol.OrSomebody(r.Who)
 	if r.To != "" {
 		text += " to savepoint " + r.To
 	}
@@ -85,48 +86,21 @@ func describeRollback(r RollbackRequest) string {
 	return text
 }
 
-// Part returns the part of a ledger that a rollback undoes: everything since a savepoint, or a step and all that builds on it.
-// If neither is named, it is the whole ledger.
-func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entry, error) {
-	from, found := 0, savepoint == "" && step == ""
-	for _, e := range entries {
-		if savepoint != "" && e.Savepoint == savepoint {
-			from, found = e.Seq, true
-		}
-		found = found || step != "" && e.Step == step
-	}
-	switch {
-	case !found && savepoint != "":
-		return nil, fmt.Errorf("there is no savepoint %q on the ledger", savepoint)
-	case !found:
-		return nil, fmt.Errorf("there is no step %q on the ledger", step)
-	case step == "":
-		var part []activities.Entry
-		for _, e := range entries {
-			if e.Seq >= from {
-				part = append(part, e)
-			}
-		}
-		return part, nil
-	}
-	return compensations.Closure(entries, func(e activities.Entry) bool { return e.Step == step }), nil
-}
-
 // Redo repeats what a rollback has undone: exactly, from what the worlds have kept, or by running the steps again. It is a task
 // like any other: it unwinds when it fails, and can be rolled back.
 func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
-	var r RedoRequest
+	var r protocol.RedoRequest
 	decodeInput("its argument", input, &r)
 	t, err := newTask(ctx, carry, variant{redoes: true, continueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, RedoType, r, next)
+		return workflow.NewContinueAsNewError(ctx, protocol.RedoType, r, next)
 	}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
 	return t.run(ctx, func(ctx workflow.Context) error {
-		var before RedoInput
+		var before protocol.RedoInput
 		options := activityOptions("read what was rolled back")
-		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), RedoableActivity, r).Get(ctx, &before); err != nil {
+		if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.RedoableActivity, r).Get(ctx, &before); err != nil {
 			return err
 		}
 		compiled, err := compile(ctx, before.Document)
@@ -142,10 +116,10 @@ func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.
 			}
 		}
 		if compiled.Session != nil {
-			return refusef("task %s is a session: its steps came from its agent, which may take them again in another one", r.Task.WorkflowID)
+			return protocol.Refusef("task %s is a session: its steps came from its agent, which may take them again in another one", r.Task.WorkflowID)
 		}
 		if len(compiled.Steps) == 0 {
-			return refusef("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
+			return protocol.Refusef("rollback %s has undone no step of task %s: there is nothing to redo", r.Rollback.WorkflowID, r.Task.WorkflowID)
 		}
 		if slices.ContainsFunc(compiled.Steps, func(s task.Step) bool { return s.Preflights }) {
 			seen, err := preflight(ctx, compiled) // what it would refuse may be what the worlds have kept

@@ -17,7 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -71,7 +71,7 @@ func TestATerminatedTaskIsRecovered(t *testing.T) {
 	l.terminate(l.run.GetID())
 	run := l.recover()
 	report := l.awaitReport(run)
-	l.requireMissedSoon(run, workflows.LedgerActivity)
+	l.requireMissedSoon(run, protocol.LedgerActivity)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, compensations.Ended, report.Cause.Kind)
 	require.Contains(t, report.Cause.Text, "terminated")
@@ -216,7 +216,7 @@ func TestAStuckTaskIsTakenOver(t *testing.T) {
 	run := l.recover()
 	require.Eventually(t, func() bool { return w.times("undo a") == 1 || parked(l.stateOf(run.WorkflowID)) }, 40*time.Second, 20*time.Millisecond)
 	s := l.stateOf(run.WorkflowID)
-	for ; !parked(s) && s.Phase != workflows.Closed; s = l.stateOf(run.WorkflowID) {
+	for ; !parked(s) && s.Phase != protocol.Closed; s = l.stateOf(run.WorkflowID) {
 		require.NoError(t, t.Context().Err())
 	}
 	if parked(s) { // a parks once too
@@ -232,8 +232,8 @@ func (w *world) times(call string) int {
 	return w.count[call]
 }
 
-func (l *live) stateOf(id string) (s workflows.State) {
-	if v, err := l.client.QueryWorkflow(l.Context(), id, "", workflows.QueryState); err == nil {
+func (l *live) stateOf(id string) (s protocol.State) {
+	if v, err := l.client.QueryWorkflow(l.Context(), id, "", protocol.QueryState); err == nil {
 		require.NoError(l, v.Get(&s))
 	}
 	return s
@@ -261,7 +261,7 @@ func TestAnUncertainUndoIsCheckedAgainAfterTheEnd(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, strings.Join(report.Notes, "\n"), "will look again at 1 undo")
 	l.awaitCalls("undo a", 2)
-	late := l.awaitReport(recovery.Run{Chain: workflows.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())}})
+	late := l.awaitReport(recovery.Run{Chain: protocol.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())}})
 	require.Equal(t, []string{"a settled compensated"}, outcomes(late))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, l.calls())
 }
@@ -295,21 +295,21 @@ func TestARecoveryReportsTheDeadRunsUndosAndChecksThemAgain(t *testing.T) {
 func TestWorkflowsStartedByHandUndoNothingOfALiveTask(t *testing.T) {
 	l := startLive(t, &world{steps: addGate(chain("a", "b"), "b", time.Hour)})
 	l.awaitState(atGate)
-	chain := workflows.Chain{WorkflowID: l.run.GetID(), RunID: l.run.GetRunID(), FirstRunID: l.run.GetRunID()}
+	chain := protocol.Chain{WorkflowID: l.run.GetID(), RunID: l.run.GetRunID(), FirstRunID: l.run.GetRunID()}
 	byHand := map[string]any{
-		workflows.RecoverType:  workflows.RecoverRequest{Chain: chain, Ended: "terminated"},
-		workflows.RollbackType: workflows.RollbackRequest{Chain: chain},
-		workflows.RedoType:     workflows.RedoRequest{Task: chain, Rollback: chain},
+		protocol.RecoverType:  protocol.RecoverRequest{Chain: chain, Ended: "terminated"},
+		protocol.RollbackType: protocol.RollbackRequest{Chain: chain},
+		protocol.RedoType:     protocol.RedoRequest{Task: chain, Rollback: chain},
 	}
 	for name, request := range byHand {
 		for _, id := range []string{"forged-" + name + chain.RunID, map[string]string{
-			workflows.RecoverType: workflows.RecoverID(chain), workflows.RollbackType: workflows.RollbackID(workflows.RollbackRequest{Chain: chain}),
-			workflows.RedoType: workflows.RedoID(chain),
+			protocol.RecoverType: protocol.RecoverID(chain), protocol.RollbackType: protocol.RollbackID(protocol.RollbackRequest{Chain: chain}),
+			protocol.RedoType: protocol.RedoID(chain),
 		}[name]} {
 			r, err := l.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: l.queue}, name, request)
 			require.NoError(t, err)
 			err = r.Get(t.Context(), nil)
-			requireType(t, err, workflows.TaskFailed)
+			requireType(t, err, protocol.TaskFailed)
 			require.ErrorContains(t, err, "nothing was touched", id)
 		}
 	}

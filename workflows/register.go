@@ -5,6 +5,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Registrar is the part of a Temporal worker that Register needs.
@@ -19,8 +20,8 @@ func Register(to Registrar, check StepCheck) {
 		return runAgentTask(ctx, input, carry, check)
 	}
 	for name, w := range map[string]any{
-		AgentTaskType: agentTask, PlanTaskType: PlanTask, ClearPlanType: ClearPlan, ValidateTaskType: ValidateTask, RecoverType: Recover, RollbackType: Rollback, RedoType: Redo,
-		LateSweepType: LateSweep, SweepType: Sweep, RetainType: Retain, OrphansType: Orphans,
+		protocol.AgentTaskType: agentTask, protocol.PlanTaskType: PlanTask, protocol.ClearPlanType: ClearPlan, protocol.ValidateTaskType: ValidateTask, protocol.RecoverType: Recover, protocol.RollbackType: Rollback, protocol.RedoType: Redo,
+		protocol.LateSweepType: LateSweep, protocol.SweepType: Sweep, protocol.RetainType: Retain, protocol.OrphansType: Orphans,
 	} {
 		to.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 	"github.com/seed-62bf7108/unwind/workflows/task"
@@ -53,8 +54,8 @@ func replay(t *testing.T, file string, other any) error {
 		return r.ReplayWorkflowHistoryWithOptions(nil, history, options)
 	}
 	for _, name := range []string{
-		workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
-		workflows.PlanTaskType, workflows.ClearPlanType,
+		protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType,
+		protocol.PlanTaskType, protocol.ClearPlanType,
 	} {
 		r.RegisterWorkflowWithOptions(other, workflow.RegisterOptions{Name: name})
 	}
@@ -130,7 +131,7 @@ type scenario struct {
 }
 
 // sessionRequest is a request to a session, which must succeed.
-type sessionRequest func(s session.Session) (workflows.Answer, error)
+type sessionRequest func(s session.Session) (protocol.Answer, error)
 
 // playSession opens a session once the task is over, makes requests to it, and returns its id.
 func (l *live) playSession(requests ...sessionRequest) (id string) {
@@ -175,10 +176,10 @@ var followUps = map[string]struct {
 			require.NoError(l, err)
 			redo, err := l.server().Redo(l.Context(), found, "eve", converter.GetDefaultDataConverter())
 			require.NoError(l, err)
-			var s workflows.State
+			var s protocol.State
 			require.Eventually(l, func() bool { s = l.stateOf(redo.WorkflowID); return atGate(s) }, 40*time.Second, 20*time.Millisecond)
-			require.NoError(l, l.client.SignalWorkflow(l.Context(), redo.WorkflowID, "", workflows.SignalApprove,
-				workflows.Decision{Step: s.Gates[0].Step, Digest: s.Gates[0].Digest, Who: "ann"}))
+			require.NoError(l, l.client.SignalWorkflow(l.Context(), redo.WorkflowID, "", protocol.SignalApprove,
+				protocol.Decision{Step: s.Gates[0].Step, Digest: s.Gates[0].Digest, Who: "ann"}))
 			return redo.WorkflowID
 		},
 	},
@@ -189,17 +190,17 @@ var followUps = map[string]struct {
 		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
 		func(l *live) string {
 			return l.playSession(
-				func(s session.Session) (workflows.Answer, error) {
+				func(s session.Session) (protocol.Answer, error) {
 					return s.Step(l.Context(), "1", steps("x", "bad").Steps...)
 				},
-				func(s session.Session) (workflows.Answer, error) { return s.Savepoint(l.Context(), "2", "half") },
-				func(s session.Session) (workflows.Answer, error) {
+				func(s session.Session) (protocol.Answer, error) { return s.Savepoint(l.Context(), "2", "half") },
+				func(s session.Session) (protocol.Answer, error) {
 					return s.Step(l.Context(), "3", steps("y", "z").Steps...)
 				},
-				func(s session.Session) (workflows.Answer, error) {
-					return s.Rollback(l.Context(), "4", workflows.SessionRollback{To: "half"})
+				func(s session.Session) (protocol.Answer, error) {
+					return s.Rollback(l.Context(), "4", protocol.SessionRollback{To: "half"})
 				},
-				func(s session.Session) (workflows.Answer, error) { return s.Finish(l.Context(), "5") },
+				func(s session.Session) (protocol.Answer, error) { return s.Finish(l.Context(), "5") },
 			)
 		},
 	},
@@ -207,16 +208,16 @@ var followUps = map[string]struct {
 		func() *world { return &world{steps: chain("a"), do: refusing("bad")} },
 		func(l *live) string {
 			return l.playSession(
-				func(s session.Session) (workflows.Answer, error) {
+				func(s session.Session) (protocol.Answer, error) {
 					return s.Step(l.Context(), "1", steps("x", "y").Steps...)
 				},
-				func(s session.Session) (workflows.Answer, error) {
-					return s.Rollback(l.Context(), "2", workflows.SessionRollback{Step: "x"})
+				func(s session.Session) (protocol.Answer, error) {
+					return s.Rollback(l.Context(), "2", protocol.SessionRollback{Step: "x"})
 				},
-				func(s session.Session) (workflows.Answer, error) {
-					return s.Redo(l.Context(), "3", workflows.SessionRedo{})
+				func(s session.Session) (protocol.Answer, error) {
+					return s.Redo(l.Context(), "3", protocol.SessionRedo{})
 				},
-				func(s session.Session) (workflows.Answer, error) { return s.Finish(l.Context(), "4") },
+				func(s session.Session) (protocol.Answer, error) { return s.Finish(l.Context(), "4") },
 			)
 		},
 	},
@@ -224,25 +225,25 @@ var followUps = map[string]struct {
 		func() *world { return &world{steps: chain("a")} },
 		func(l *live) string {
 			aside := func(id, name string) sessionRequest {
-				return func(s session.Session) (workflows.Answer, error) {
-					return s.Rollback(l.Context(), id, workflows.SessionRollback{To: "start", Branch: &workflows.Branch{Name: name, Score: new(0.5)}})
+				return func(s session.Session) (protocol.Answer, error) {
+					return s.Rollback(l.Context(), id, protocol.SessionRollback{To: "start", Branch: &protocol.Branch{Name: name, Score: new(0.5)}})
 				}
 			}
 			return l.playSession(
-				func(s session.Session) (workflows.Answer, error) { return s.Savepoint(l.Context(), "1", "start") },
-				func(s session.Session) (workflows.Answer, error) {
+				func(s session.Session) (protocol.Answer, error) { return s.Savepoint(l.Context(), "1", "start") },
+				func(s session.Session) (protocol.Answer, error) {
 					return s.Step(l.Context(), "2", steps("x", "y").Steps...)
 				},
 				aside("3", "first"),
-				func(s session.Session) (workflows.Answer, error) {
+				func(s session.Session) (protocol.Answer, error) {
 					return s.Step(l.Context(), "4", steps("z").Steps...)
 				},
-				func(s session.Session) (workflows.Answer, error) { return s.Note(l.Context(), "5", "not better") },
+				func(s session.Session) (protocol.Answer, error) { return s.Note(l.Context(), "5", "not better") },
 				aside("6", "second"),
-				func(s session.Session) (workflows.Answer, error) {
-					return s.Redo(l.Context(), "7", workflows.SessionRedo{Branch: "first"})
+				func(s session.Session) (protocol.Answer, error) {
+					return s.Redo(l.Context(), "7", protocol.SessionRedo{Branch: "first"})
 				},
-				func(s session.Session) (workflows.Answer, error) { return s.Finish(l.Context(), "8") },
+				func(s session.Session) (protocol.Answer, error) { return s.Finish(l.Context(), "8") },
 			)
 		},
 	},
@@ -258,7 +259,7 @@ var followUps = map[string]struct {
 			require.NoError(l, l.markWith(s, "2", "half"))
 			_, err = s.Step(l.Context(), "3", steps("y").Steps...)
 			require.NoError(l, err)
-			_, err = s.Rollback(l.Context(), "4", workflows.SessionRollback{To: "half"})
+			_, err = s.Rollback(l.Context(), "4", protocol.SessionRollback{To: "half"})
 			require.NoError(l, err)
 			_, err = s.Finish(l.Context(), "5")
 			require.NoError(l, err)
@@ -311,7 +312,7 @@ var followUps = map[string]struct {
 // plan plans the task, and returns the id of the workflow that did.
 func (l *live) plan() string {
 	run, err := l.client.ExecuteWorkflow(l.Context(), client.StartWorkflowOptions{ID: l.Name() + "-plan", TaskQueue: l.queue},
-		workflows.PlanTaskType, json.RawMessage(`{"name": "release"}`))
+		protocol.PlanTaskType, json.RawMessage(`{"name": "release"}`))
 	require.NoError(l, err)
 	return run.GetID()
 }
@@ -345,16 +346,16 @@ var scenarios = map[string]scenario{
 		func(l *live) {
 			d := resolution(l.T, l.awaitState(hasPark), compensations.Retry)
 			l.sendSignal(compensations.SignalResolve, d)
-			d = resolution(l.T, l.awaitState(func(s workflows.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
+			d = resolution(l.T, l.awaitState(func(s protocol.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
 			d.With = json.RawMessage(`{"path":"/right"}`)
-			_, err := l.ask(workflows.UpdateResolve, d)
+			_, err := l.ask(protocol.UpdateResolve, d)
 			require.NoError(l, err)
 		},
 	},
 	"asked-and-unwound": {
 		func() *world { return asking(nil) },
 		func(l *live) {
-			l.sendSignal(compensations.SignalResolve, resolution(l.T, l.awaitState(hasPark), workflows.DoUnwind))
+			l.sendSignal(compensations.SignalResolve, resolution(l.T, l.awaitState(hasPark), protocol.DoUnwind))
 		},
 	},
 	"unwound-to-savepoint": {func() *world {
@@ -438,8 +439,8 @@ var scenarios = map[string]scenario{
 		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) {
 			g := l.awaitState(atGate).Gates[0]
-			l.sendSignal(workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: "sha256:another"})
-			l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+			l.sendSignal(protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: "sha256:another"})
+			l.sendSignal(protocol.SignalReject, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
 		},
 	},
 	"canceled": {

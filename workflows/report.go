@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // reportCommitted returns the report of a task that has committed.
@@ -44,7 +45,7 @@ func (t *agentTask) completeReport(ctx workflow.Context, r *compensations.Report
 	if t.pivot.committed > 0 {
 		r.Notes = append(r.Notes, "not undone, up to the pivot: "+activities.CountOf(t.pivot.committed, "step"))
 	}
-	r.Fit(maxReport)
+	r.Fit(protocol.MaxReport)
 	if rechecks := t.saga.Rechecks(); len(rechecks) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("workflow %s will look again at %s", t.startLateSweep(ctx, rechecks), activities.CountOf(len(rechecks), "undo")))
 	}
@@ -56,9 +57,9 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	for i, s := range r.Steps {
 		rows[stepTry{s.Step, max(1, s.Try)}], last[s.Step] = i, i
 	}
-	addStep := func(v StepView) {
+	addStep := func(v protocol.StepView) {
 		i, isReported := last[v.ID]
-		if !isReported || v.State == Done && committed {
+		if !isReported || v.State == protocol.Done && committed {
 			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, Try: v.Try, State: string(v.State), Took: v.Took(v.Ended)})
 			i = len(r.Steps) - 1
 			rows[stepTry{v.ID, max(1, v.Try)}] = i
@@ -87,7 +88,7 @@ type stepTry struct {
 }
 
 // tellTries adds what there is to say of each try of a step to its row; to another one, with the number of the try, where it has none.
-func tellTries(r *compensations.Report, v StepView, other int, rows map[stepTry]int) {
+func tellTries(r *compensations.Report, v protocol.StepView, other int, rows map[stepTry]int) {
 	tries := v.Tries()
 	now := &tries[len(tries)-1]
 	if i, hasRow := rows[stepTry{v.ID, now.Try}]; hasRow {

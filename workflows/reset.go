@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A reset run never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it in
@@ -41,7 +42,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 // takeOverLedger adds what the original run had registered after the reset point to the ledger. It returns false if that can
 // never be known.
 func (t *agentTask) takeOverLedger(ctx workflow.Context, reset *compensations.Cause) bool {
-	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", LedgerRequest{
+	ledger, err := readLedger(ctx, "read the ledger of the run that was reset", protocol.LedgerRequest{
 		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, RunID: compensations.OriginalRun(ctx),
 	})
 	if err != nil { // final: its history is gone
@@ -55,7 +56,7 @@ func (t *agentTask) takeOverLedger(ctx workflow.Context, reset *compensations.Ca
 	}
 	t.saga.CommitEntries(func(e activities.Entry) bool { return e.Seq <= ledger.Pivot && !isThere[e.Token] })
 	t.pivot.committed = max(t.pivot.committed, ledger.Committed)
-	t.saga.Merge(ledger.toCarry())
+	t.saga.Merge(ledger.ToCarry())
 	if ledger.Completed {
 		t.holdReset(ctx, ledger)
 	}
@@ -63,10 +64,10 @@ func (t *agentTask) takeOverLedger(ctx workflow.Context, reset *compensations.Ca
 }
 
 // holdReset holds the records of a task that was reset after it had completed. Where some are released, everything stays as it is.
-func (t *agentTask) holdReset(ctx workflow.Context, original Ledger) {
+func (t *agentTask) holdReset(ctx workflow.Context, original protocol.Ledger) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	if err := t.troubles.holdRecords(calm, t.saga.Entries()); isType(err, activities.Refused) && original.isWhole() {
+	if err := t.troubles.holdRecords(calm, t.saga.Entries()); isType(err, activities.Refused) && original.IsWhole() {
 		t.notes = append(t.notes, "everything stays as the task had left it: "+compensations.Reason(err))
 		t.pivot.committed += len(t.saga.Entries())
 		t.saga.CommitEntries(func(activities.Entry) bool { return true })

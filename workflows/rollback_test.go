@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -193,8 +193,8 @@ func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T
 	g := l.awaitState(atGate).Gates[0]
 	close(letGo)
 	l.awaitState(parked)
-	l.sendSignal(workflows.SignalReject, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
-	l.awaitState(func(s workflows.State) bool { return len(s.Gates) == 0 && s.Phase != "" })
+	l.sendSignal(protocol.SignalReject, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+	l.awaitState(func(s protocol.State) bool { return len(s.Gates) == 0 && s.Phase != "" })
 	l.resolve(compensations.Retry)
 	report, err := l.report()
 	require.NoError(t, err)

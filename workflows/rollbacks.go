@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -46,10 +47,10 @@ type rollback struct {
 	undone  []compensations.StepReport // of the steps that it has undone so far, if it is asked for
 	over    bool
 
-	to         string      // the savepoint that it goes back to
-	branch     *Branch     // what it takes back is kept under this name
-	taken      []TakenStep // what it has undone so far
-	unfinished []string    // the steps that it has canceled or left out
+	to         string               // the savepoint that it goes back to
+	branch     *protocol.Branch     // what it takes back is kept under this name
+	taken      []protocol.TakenStep // what it has undone so far
+	unfinished []string             // the steps that it has canceled or left out
 }
 
 // covers reports whether e is undone. What builds on such an entry is undone too.
@@ -105,7 +106,7 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *rollback) (finished bo
 		case finished && r.step.step.OnFailure.Do == task.FailAsk:
 			b.parks.add(ctx, r.step, !slices.ContainsFunc(report.Steps, isSkipped))
 		case finished:
-			b.schedule.setState(r.step, RolledBack)
+			b.schedule.setState(r.step, protocol.RolledBack)
 		}
 		return finished
 	}

@@ -1,11 +1,10 @@
 package workflows
 
 import (
-	"encoding/json"
-
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // stepBytes and entryBytes are the approximate sizes of a compiled step and an entry without their parameters.
@@ -52,7 +51,7 @@ func (r *room) measureOnce(ctx workflow.Context) (int, error) {
 		return measured{Bytes: size}
 	}).Get(&m)
 	if err == nil && m.Problem != "" {
-		err = refusef("the ledger of this task cannot be measured: %s", m.Problem)
+		err = protocol.Refusef("the ledger of this task cannot be measured: %s", m.Problem)
 	}
 	return m.Bytes, err
 }
@@ -60,7 +59,7 @@ func (r *room) measureOnce(ctx workflow.Context) (int, error) {
 // reserve makes room for a step's entry, with which the ledger has the given number of entries. It refuses a step whose entry, with
 // what may have to be known of its result, could make the task too large to be carried over, before anything is touched.
 func (r *room) reserve(ctx workflow.Context, params, result, entries int) error {
-	need, most := params+entryBytes, maxLedger(entries)
+	need, most := params+entryBytes, protocol.MaxLedger(entries)
 	if !r.fits(need+result, most) {
 		size, err := r.measureOnce(ctx)
 		if err != nil {
@@ -68,7 +67,7 @@ func (r *room) reserve(ctx workflow.Context, params, result, entries int) error 
 		}
 		r.reset(size)
 		if !r.fits(need+result, most) {
-			return refusef("the ledger of this task has %s compressed; with this step it could be more than the %d that can be carried: split the task",
+			return protocol.Refusef("the ledger of this task has %s compressed; with this step it could be more than the %d that can be carried: split the task",
 				activities.CountOf(size, "byte"), most)
 		}
 	}
@@ -78,8 +77,3 @@ func (r *room) reserve(ctx workflow.Context, params, result, entries int) error 
 
 // fits reports whether there is room for that many bytes, even if they do not compress.
 func (r *room) fits(bytes, most int) bool { return r.packed+r.added+r.expected+bytes <= most }
-
-func sizeOf(v any) int {
-	raw, _ := json.Marshal(v) // plain data
-	return len(raw)
-}

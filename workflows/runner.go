@@ -10,6 +10,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // maxPlans bounds how often a step that needs no approval is replanned because its target changed.
@@ -61,7 +63,7 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 		if err != nil {
 			return err
 		}
-		r.schedule.setState(s, Running)
+		r.schedule.setState(s, protocol.Running)
 		forward.Want, forward.Consent = s.approved, s.consent()
 		result, err := callStep[activities.Result](ctx, r.calls, s.step, s.step.Uses, s.title(), forward)
 		returned()
@@ -71,9 +73,9 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *stepRun) error {
 			s.view.Summary = result.Summary
 			s.addNotes(result.Notes...)
 			r.outputs[s.step.ID] = result.Outputs
-			r.room.addBytes(sizeOf(result.Outputs))
+			r.room.addBytes(payload.SizeOf(result.Outputs))
 			if known := forward.Entry.Known(result); known != nil {
-				r.room.addBytes(sizeOf(known))
+				r.room.addBytes(payload.SizeOf(known))
 			}
 			return nil
 		case s.approved != "" && isType(err, activities.StaleApproval):
@@ -114,11 +116,11 @@ func (s *stepRun) maxKnown() int {
 func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.Forward, error) {
 	with, err := s.step.Resolve(r.outputs)
 	if err != nil {
-		return activities.Forward{}, refusef("%v", err)
+		return activities.Forward{}, protocol.Refusef("%v", err)
 	}
 	params, err := s.step.EntryParams(with)
 	if err != nil {
-		return activities.Forward{}, refusef("%v", err)
+		return activities.Forward{}, protocol.Refusef("%v", err)
 	}
 	if err := r.checkIntent(s.step, params); err != nil {
 		return activities.Forward{}, err
@@ -145,7 +147,7 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 	})
 	forward.Step = step
 	if len(s.step.Intent) > 0 {
-		forward.Agent, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(AttributeAgent)
+		forward.Agent, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeAgent)
 	}
 	s.seq = forward.Entry.Seq
 	r.savepoints.mark(savepoint, s.seq)
@@ -155,7 +157,7 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *stepRun) (activities.
 // approveStep plans a step and, if a person must be asked, waits at its gate. A gate that an earlier run opened stays as it was.
 func (r *stepRunner) approveStep(ctx workflow.Context, s *stepRun, forward activities.Forward) error {
 	if s.gate == nil {
-		r.schedule.setState(s, Planning)
+		r.schedule.setState(s, protocol.Planning)
 		change, err := callStep[activities.Change](ctx, r.calls, s.step, s.step.Uses+".plan", "plan "+s.title(), forward)
 		if err != nil {
 			return err

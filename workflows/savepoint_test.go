@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -48,7 +48,7 @@ func TestATaskUnwindsAfterItsLastReturnToASavepoint(t *testing.T) {
 	unwindTo(w.steps, "c", "sp", 2)
 	r := newRun(t, w)
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{
 		"do a", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "undo a",
 	}, w.calls)
@@ -101,15 +101,15 @@ func TestAGateBehindASavepointIsClosedAndAskedAgain(t *testing.T) {
 		return activities.Result{}, nil
 	}
 	r := newRun(t, w)
-	var first workflows.GateView
+	var first protocol.GateView
 	r.runAfter(30*time.Second, func() { first = r.state().Gates[0] })
 	r.runAfter(2*time.Minute, func() {
 		again := r.state().Gates[0]
 		require.Equal(t, "g", again.Step)
 		require.NotEqual(t, first.Digest, again.Digest)
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: "g", Digest: first.Digest, Who: "late"})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "g", Digest: first.Digest, Who: "late"})
 	})
-	r.runAfter(3*time.Minute, func() { r.decide(workflows.SignalApprove) })
+	r.runAfter(3*time.Minute, func() { r.decide(protocol.SignalApprove) })
 	report, err := r.report()
 	require.NoError(t, err)
 	calls := sortRange(sortRange(w.calls, 2, 4), 9, 11)
@@ -132,7 +132,7 @@ func TestASkippedUndoAfterASavepointIsNotRepeated(t *testing.T) {
 		r.resolveParked(compensations.Retry)
 	})
 	report, err := r.report()
-	r.failsAs(err, workflows.TaskFailed)
+	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{"do a", "do b", "do c", "undo c", "undo b", "undo a"}, w.calls)
 	require.Contains(t, report.Cause.Text, "step c is not undone, so nothing is done again from savepoint sp on")
 	require.Equal(t, compensations.Remains, report.Status)

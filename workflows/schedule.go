@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -12,7 +13,7 @@ import (
 type stepRun struct {
 	step       task.Step
 	index      int // in file order, among the steps of this run
-	view       StepView
+	view       protocol.StepView
 	generation int
 	seq        int               // of its entry; 0 if it has none
 	approved   activities.Digest // the change that may be made, until it is applied
@@ -54,7 +55,7 @@ func (s *stepRun) reason() string {
 
 // isSatisfied reports whether steps that need this one may run.
 func (s *stepRun) isSatisfied() bool {
-	return s.view.State == Done || s.view.State == StepFailed && s.step.OnFailure.Do == task.FailContinue
+	return s.view.State == protocol.Done || s.view.State == protocol.StepFailed && s.step.OnFailure.Do == task.FailContinue
 }
 
 // isOver reports whether the step will not run any more, unless the task unwinds to a savepoint before it.
@@ -63,16 +64,16 @@ func (s *stepRun) isOver() bool {
 		return false
 	}
 	switch s.view.State {
-	case NotStarted, Planning, AtGate, Running, StepParked, Canceled:
+	case protocol.NotStarted, protocol.Planning, protocol.AtGate, protocol.Running, protocol.StepParked, protocol.Canceled:
 		return false
-	case Done, StepFailed, RolledBack, LeftOut:
+	case protocol.Done, protocol.StepFailed, protocol.RolledBack, protocol.LeftOut:
 	}
 	return true
 }
 
 // isNotable reports whether a report must mention the step: it began and was not simply done.
 func (s *stepRun) isNotable() bool {
-	return s.view.State != NotStarted && (s.view.State != Done || len(s.view.Notes)+len(s.view.Tried) > 0)
+	return s.view.State != protocol.NotStarted && (s.view.State != protocol.Done || len(s.view.Notes)+len(s.view.Tried) > 0)
 }
 
 // schedule holds the steps of a run and decides which of them may start. It is independent of Temporal.
@@ -87,11 +88,11 @@ type schedule struct {
 	order  []string       // the ids of all steps in file order, also of those that ended in earlier runs; empty in a session
 	places map[string]int // in it; only looked up
 
-	past []StepView // steps that ended in earlier runs and that a report must mention
-	open bool       // more steps may come: the task is a session that has not been told to finish
-	live bool       // it is one, also when it has
-	size int        // the number of steps in the task, in all runs
-	done int        // the number of those that are done
+	past []protocol.StepView // steps that ended in earlier runs and that a report must mention
+	open bool                // more steps may come: the task is a session that has not been told to finish
+	live bool                // it is one, also when it has
+	size int                 // the number of steps in the task, in all runs
+	done int                 // the number of those that are done
 
 	changed func() // called when the state of a step has changed
 }
@@ -101,8 +102,8 @@ func newSchedule(changed func()) *schedule {
 }
 
 func (c *schedule) addStep(step task.Step) *stepRun {
-	s := &stepRun{step: step, index: len(c.steps), generation: 1, view: StepView{
-		ID: step.ID, Name: step.Name, Uses: step.Uses, State: NotStarted, Host: step.Place.Host,
+	s := &stepRun{step: step, index: len(c.steps), generation: 1, view: protocol.StepView{
+		ID: step.ID, Name: step.Name, Uses: step.Uses, State: protocol.NotStarted, Host: step.Place.Host,
 	}}
 	c.steps = append(c.steps, s)
 	c.byID[step.ID] = s
@@ -138,21 +139,21 @@ func (c *schedule) place(s *stepRun) {
 		switch {
 		case n == nil || n.isSatisfied(): // n == nil: it ended in an earlier run
 			continue
-		case s.view.State == NotStarted && (n.view.State == RolledBack || n.view.State == LeftOut):
+		case s.view.State == protocol.NotStarted && (n.view.State == protocol.RolledBack || n.view.State == protocol.LeftOut):
 			s.addNotes("left out: it needs " + need)
-			c.setState(s, LeftOut)
+			c.setState(s, protocol.LeftOut)
 		}
 		s.pendingNeeds++
 		n.dependents = append(n.dependents, s)
 	}
-	if s.view.State == NotStarted && s.pendingNeeds == 0 {
+	if s.view.State == protocol.NotStarted && s.pendingNeeds == 0 {
 		c.ready = append(c.ready, s)
 	}
 }
 
-func (c *schedule) setState(s *stepRun, state StepState) {
+func (c *schedule) setState(s *stepRun, state protocol.StepState) {
 	s.view.State = state
-	if state == StepFailed && s.err != nil {
+	if state == protocol.StepFailed && s.err != nil {
 		s.view.Error = s.reason()
 	}
 	s.row = ""
@@ -161,7 +162,7 @@ func (c *schedule) setState(s *stepRun, state StepState) {
 
 // holdBack makes a step ready again that was about to go on when starting was suspended: without it, the task could seem to be over.
 func (c *schedule) holdBack(s *stepRun) {
-	c.setState(s, NotStarted)
+	c.setState(s, protocol.NotStarted)
 	c.ready = append([]*stepRun{s}, c.ready...)
 }
 
@@ -178,7 +179,7 @@ func (c *schedule) takeReady() *stepRun {
 // unlockDependents makes the steps that waited only for s ready.
 func (c *schedule) unlockDependents(s *stepRun) {
 	for _, next := range s.dependents {
-		if next.pendingNeeds--; next.pendingNeeds == 0 && next.view.State == NotStarted {
+		if next.pendingNeeds--; next.pendingNeeds == 0 && next.view.State == protocol.NotStarted {
 			c.ready = append(c.ready, next)
 		}
 	}
@@ -186,20 +187,20 @@ func (c *schedule) unlockDependents(s *stepRun) {
 
 // restartStep resets an undone step, as its next generation. It becomes ready only by arrangeSteps.
 func (c *schedule) restartStep(s *stepRun) {
-	if s.view.State == Done {
+	if s.view.State == protocol.Done {
 		c.done--
 	}
 	s.generation++
 	s.err, s.rollback, s.undone, s.approved, s.isApproved, s.mustAsk, s.seq, s.restarting = nil, nil, nil, "", false, false, 0, false
 	s.view = s.view.Next(s.generation)
-	c.setState(s, NotStarted)
+	c.setState(s, protocol.NotStarted)
 }
 
 // repeatStep begins the next generation of a parked step, unless what it needs was rolled back meanwhile.
 func (c *schedule) repeatStep(s *stepRun) {
 	c.restartStep(s)
 	for _, need := range s.step.Needs {
-		if n := c.byID[need]; n != nil && (n.view.State == RolledBack || n.view.State == LeftOut) {
+		if n := c.byID[need]; n != nil && (n.view.State == protocol.RolledBack || n.view.State == protocol.LeftOut) {
 			c.leaveOut(s, need)
 			return
 		}
@@ -210,8 +211,8 @@ func (c *schedule) repeatStep(s *stepRun) {
 }
 
 // takeOut takes a step that is over out of the schedule, since it is added again, and returns what there is to tell of it.
-func (c *schedule) takeOut(id string) (view StepView) {
-	if i := slices.IndexFunc(c.past, func(v StepView) bool { return v.ID == id }); i >= 0 {
+func (c *schedule) takeOut(id string) (view protocol.StepView) {
+	if i := slices.IndexFunc(c.past, func(v protocol.StepView) bool { return v.ID == id }); i >= 0 {
 		view = c.past[i]
 		c.past = slices.Delete(slices.Clone(c.past), i, i+1)
 	}
@@ -233,7 +234,7 @@ func (c *schedule) takeOut(id string) (view StepView) {
 // leaveOutDependents leaves out the steps that wait for s, which will not be done. A parked one is left out if it is to run again.
 func (c *schedule) leaveOutDependents(s *stepRun) {
 	for _, next := range s.dependents {
-		if next.view.State == NotStarted {
+		if next.view.State == protocol.NotStarted {
 			c.leaveOut(next, s.step.ID)
 		}
 	}
@@ -241,7 +242,7 @@ func (c *schedule) leaveOutDependents(s *stepRun) {
 
 func (c *schedule) leaveOut(s *stepRun, need string) {
 	s.addNotes("left out: it needs " + need)
-	c.setState(s, LeftOut)
+	c.setState(s, protocol.LeftOut)
 	c.leaveOutDependents(s)
 }
 
@@ -259,7 +260,9 @@ func (c *schedule) savepoints() map[string]int {
 // isPartial reports whether the task went on although some step is not done. The agent of a session knows what was rolled back, and
 // has gone on from there.
 func (c *schedule) isPartial() bool {
-	isMissing := func(s StepState) bool { return s == StepFailed || !c.live && (s == RolledBack || s == LeftOut) }
-	return slices.ContainsFunc(c.past, func(v StepView) bool { return isMissing(v.State) }) ||
+	isMissing := func(s protocol.StepState) bool {
+		return s == protocol.StepFailed || !c.live && (s == protocol.RolledBack || s == protocol.LeftOut)
+	}
+	return slices.ContainsFunc(c.past, func(v protocol.StepView) bool { return isMissing(v.State) }) ||
 		slices.ContainsFunc(c.steps, func(s *stepRun) bool { return isMissing(s.view.State) })
 }

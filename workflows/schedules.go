@@ -5,24 +5,26 @@ import (
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Sweep starts Recover for each run that has ended without unwinding. A Schedule starts it.
-func Sweep(ctx workflow.Context) (SweepResult, error) {
-	var swept SweepResult
+func Sweep(ctx workflow.Context) (protocol.SweepResult, error) {
+	var swept protocol.SweepResult
 	options := activityOptions("look for runs that ended without unwinding")
 	options.ScheduleToCloseTimeout = 30 * time.Minute
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), SweepActivity).Get(ctx, &swept)
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.SweepActivity).Get(ctx, &swept)
 	return swept, err
 }
 
 // Retain releases the records that a host no longer has to keep. A Schedule starts it for each host.
-func Retain(ctx workflow.Context, r RetainRequest) (RetentionResult, error) {
-	var retained RetentionResult
+func Retain(ctx workflow.Context, r protocol.RetainRequest) (protocol.RetentionResult, error) {
+	var retained protocol.RetentionResult
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: r.Queue, Summary: "release what is over",
 		StartToCloseTimeout: time.Hour, ScheduleToStartTimeout: 10 * time.Minute, ScheduleToCloseTimeout: 3 * time.Hour, HeartbeatTimeout: time.Minute,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
-	}), RetainActivity, r).Get(ctx, &retained)
+	}), protocol.RetainActivity, r).Get(ctx, &retained)
 	return retained, err
 }

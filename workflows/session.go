@@ -10,13 +10,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -26,24 +26,24 @@ type StepCheck func(task.Addition) error
 
 // session is the state that a session has besides the schedule of its task.
 type session struct {
-	document           json.RawMessage   // that it was opened with, without steps
-	places             map[string]Places // of the hosts asked so far, by task queue; only looked up, never ranged over
-	named              int               // counts the steps that the session has named
-	compiling          int               // counts the requests whose steps are being compiled, or whose context is being confirmed
-	naming             map[string]bool   // the ids of the steps that are being compiled; only looked up
-	used               idSet             // the ids of steps: a token is made of each, so none is ever used again
-	seen               requestIDs        // those of the last requests
-	loose              []string          // the steps that no other one needs, in order
-	looseAt            int               // rollbacks.undone when loose was right; -1 if it never was
+	document           json.RawMessage            // that it was opened with, without steps
+	places             map[string]protocol.Places // of the hosts asked so far, by task queue; only looked up, never ranged over
+	named              int                        // counts the steps that the session has named
+	compiling          int                        // counts the requests whose steps are being compiled, or whose context is being confirmed
+	naming             map[string]bool            // the ids of the steps that are being compiled; only looked up
+	used               idSet                      // the ids of steps: a token is made of each, so none is ever used again
+	seen               requestIDs                 // those of the last requests
+	loose              []string                   // the steps that no other one needs, in order
+	looseAt            int                        // rollbacks.undone when loose was right; -1 if it never was
 	answers            answers
 	outputs            []string        // the ids of the steps of earlier runs whose outputs are kept, the oldest first
 	dropped            int             // counts steps that a report leaves out
 	first              json.RawMessage // the steps that it was opened with
 	redos              redos
-	contexts           []Context           // the oldest first
-	forgotten          []Context           // that their hosts may still have
+	contexts           []protocol.Context  // the oldest first
+	forgotten          []protocol.Context  // that their hosts may still have
 	giving, forgetting []activities.Digest // of contexts that are being confirmed, and removed
-	notes              []Note              // the oldest first
+	notes              []protocol.Note     // the oldest first
 }
 
 // newSession makes the session of a document; nil if the document opens none.
@@ -57,7 +57,7 @@ func newSession(document json.RawMessage) *session {
 	delete(fields, "$schema")
 	raw, _ := json.Marshal(fields)
 	return &session{
-		document: raw, places: map[string]Places{}, naming: map[string]bool{}, used: idSet{}, looseAt: -1, first: first, redos: redos{written: map[string]json.RawMessage{}},
+		document: raw, places: map[string]protocol.Places{}, naming: map[string]bool{}, used: idSet{}, looseAt: -1, first: first, redos: redos{written: map[string]json.RawMessage{}},
 	}
 }
 
@@ -103,20 +103,20 @@ func (t *agentTask) atRest() (unfinished string, rests bool) {
 func (t *agentTask) checkTakes() error {
 	switch {
 	case t.session == nil:
-		return refuseRequestf(NotASession, "task %q takes no steps while it runs: it has no session: in its document", t.compiled.Name)
-	case t.phase == Compiling && t.ending.cause == nil:
+		return protocol.RefuseRequestf(protocol.NotASession, "task %q takes no steps while it runs: it has no session: in its document", t.compiled.Name)
+	case t.phase == protocol.Compiling && t.ending.cause == nil:
 		return nil
 	case t.ending.cause != nil:
-		return refuseRequestf(SessionOver, "the session goes no further: %s", t.ending.cause.Text)
-	case t.phase != Forward || !t.schedule.open:
-		return refuseRequestf(SessionOver, "the session goes no further: it was told to finish; open another")
+		return protocol.RefuseRequestf(protocol.SessionOver, "the session goes no further: %s", t.ending.cause.Text)
+	case t.phase != protocol.Forward || !t.schedule.open:
+		return protocol.RefuseRequestf(protocol.SessionOver, "the session goes no further: it was told to finish; open another")
 	}
 	return nil
 }
 
 func (t *agentTask) checkRests() error {
 	if what, rests := t.atRest(); !rests {
-		return refuseRequestf(SessionBusy, "%s: wait for it, roll it back, or abort the session", what)
+		return protocol.RefuseRequestf(protocol.SessionBusy, "%s: wait for it, roll it back, or abort the session", what)
 	}
 	return nil
 }
@@ -128,15 +128,15 @@ func (t *agentTask) nameSteps(steps []json.RawMessage) (named json.RawMessage, i
 	written := map[string]bool{}
 	for i, raw := range steps {
 		if err := json.Unmarshal(raw, &all[i]); err != nil || all[i] == nil {
-			return nil, nil, refuseRequestf(BadRequest, "steps[%d]: must be a map with uses and with, as in a task file", i)
+			return nil, nil, protocol.RefuseRequestf(protocol.BadRequest, "steps[%d]: must be a map with uses and with, as in a task file", i)
 		}
 		if id, has := all[i]["id"]; has {
 			var text string
 			_ = json.Unmarshal(id, &text) // what is no text is refused when the step is read
 			if written[text] = true; t.session.used.has("step", text) {
-				return nil, nil, refuseRequestf(BadRequest, "steps.%s.id: the session has had a step %[1]q; choose another id, or leave it out", text)
+				return nil, nil, protocol.RefuseRequestf(protocol.BadRequest, "steps.%s.id: the session has had a step %[1]q; choose another id, or leave it out", text)
 			} else if t.session.naming[text] {
-				return nil, nil, refuseRequestf(BadRequest, "steps.%s.id: another request, which is being checked, has a step %[1]q; choose another id, or leave it out", text)
+				return nil, nil, protocol.RefuseRequestf(protocol.BadRequest, "steps.%s.id: another request, which is being checked, has a step %[1]q; choose another id, or leave it out", text)
 			}
 		}
 	}
@@ -179,8 +179,8 @@ func (t *agentTask) addition(document, steps json.RawMessage, ids []string, comi
 		case coming[id] != "":
 			a.Earlier[id] = coming[id]
 		case !isMentioned[id] || s == nil:
-		case s.view.State == RolledBack || s.view.State == LeftOut || s.view.State == StepFailed && !s.isSatisfied():
-			return a, refuseRequestf(BadRequest, "step %s is %s: nothing can build on it", id, s.view.State)
+		case s.view.State == protocol.RolledBack || s.view.State == protocol.LeftOut || s.view.State == protocol.StepFailed && !s.isSatisfied():
+			return a, protocol.RefuseRequestf(protocol.BadRequest, "step %s is %s: nothing can build on it", id, s.view.State)
 		default:
 			a.Earlier[id] = s.step.Uses
 		}
@@ -189,7 +189,7 @@ func (t *agentTask) addition(document, steps json.RawMessage, ids []string, comi
 		_, isKept := t.runner.outputs[id]
 		isKept = isKept || coming[id] != ""
 		if _, isEarlier := a.Earlier[id]; isEarlier && !isKept && (t.schedule.byID[id] == nil || t.schedule.byID[id].isOver()) {
-			return a, refuseRequestf(BadRequest, "${{ steps.%s.outputs }}: the outputs of step %s are no longer kept; write the value itself", id, id)
+			return a, protocol.RefuseRequestf(protocol.BadRequest, "${{ steps.%s.outputs }}: the outputs of step %s are no longer kept; write the value itself", id, id)
 		}
 	}
 	return a, nil
@@ -227,7 +227,7 @@ func (t *agentTask) compileSteps(ctx workflow.Context, steps []json.RawMessage) 
 		return compiled, err
 	}
 	if slices.ContainsFunc(ids, func(id string) bool { return t.session.used.has("step", id) }) {
-		return compiled, refuseRequestf(SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
+		return compiled, protocol.RefuseRequestf(protocol.SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
 	}
 	if _, err = t.addition(t.session.document, named, ids, nil); err == nil {
 		err = t.admit(ctx, "steps", sizeOfSteps(compiled.Steps))
@@ -245,7 +245,7 @@ func (t *agentTask) compileHere(ctx workflow.Context, summary string, a task.Add
 		err = locateSteps(ctx, compiled.Steps, t.session.places)
 	}
 	if err != nil {
-		return compiled, refuseRequestf(BadRequest, "%s", compensations.Reason(err))
+		return compiled, protocol.RefuseRequestf(protocol.BadRequest, "%s", compensations.Reason(err))
 	}
 	return compiled, nil
 }
@@ -254,7 +254,7 @@ func (t *agentTask) compileHere(ctx workflow.Context, summary string, a task.Add
 func (t *agentTask) checkSavepoints(steps []task.Step) error {
 	for _, s := range steps {
 		if _, isTaken := t.savepoints.places[s.Savepoint]; isTaken {
-			return refuseRequestf(BadRequest, "steps.%s.savepoint: there is a savepoint %q already; choose another", s.ID, s.Savepoint)
+			return protocol.RefuseRequestf(protocol.BadRequest, "steps.%s.savepoint: there is a savepoint %q already; choose another", s.ID, s.Savepoint)
 		}
 	}
 	return nil
@@ -291,7 +291,7 @@ const maxOverlaps = 50
 func (t *agentTask) completeNeeds(step task.Step, first int) []string {
 	isGone := func(id string) bool { // one that never began is gone without an undo
 		s := t.schedule.byID[id]
-		return s != nil && (s.view.State == RolledBack || s.view.State == LeftOut)
+		return s != nil && (s.view.State == protocol.RolledBack || s.view.State == protocol.LeftOut)
 	}
 	if t.session.looseAt != t.rollbacks.undone || slices.ContainsFunc(t.session.loose, isGone) {
 		t.findLoose()
@@ -357,9 +357,9 @@ func (t *agentTask) checkSavepoint(name string) error {
 	from, isKnown := t.savepoints.places[name]
 	switch {
 	case !savepointForm.MatchString(name):
-		return refuseRequestf(BadRequest, "name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", clip(name, maxName))
+		return protocol.RefuseRequestf(protocol.BadRequest, "name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", payload.Clip(name, payload.MaxName))
 	case isKnown && from != t.saga.Last()+1:
-		return refuseRequestf(BadRequest, "name: there is a savepoint %q already; choose another, or roll back to it", name)
+		return protocol.RefuseRequestf(protocol.BadRequest, "name: there is a savepoint %q already; choose another, or roll back to it", name)
 	}
 	return t.checkRests()
 }
@@ -374,20 +374,20 @@ func (t *agentTask) bearSavepoints() {
 }
 
 // scope works out what a request to roll back undoes: everything from a sequence number on, or one step.
-func (t *agentTask) scope(r SessionRollback) (from int, only string, err error) {
+func (t *agentTask) scope(r protocol.SessionRollback) (from int, only string, err error) {
 	if err := t.checkNewBranch(r); err != nil {
 		return 0, "", err
 	}
 	switch {
 	case (r.To == "") == (r.Step == ""):
-		return 0, "", refuseRequestf(BadRequest, "exactly one of to and step must be given")
+		return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "exactly one of to and step must be given")
 	case r.To != "":
 		from, isKnown := t.savepoints.places[r.To]
 		if !isKnown {
-			return 0, "", refuseRequestf(BadRequest, "to: there is no savepoint %q; there are %s", r.To, listed(t.savepoints.names()))
+			return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "to: there is no savepoint %q; there are %s", r.To, listed(t.savepoints.names()))
 		}
 		if from <= t.pivot.seq {
-			return 0, "", refuseRequestf(BadRequest, "to: a pivot that is done stands after savepoint %q: it is never undone", r.To)
+			return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "to: a pivot that is done stands after savepoint %q: it is never undone", r.To)
 		}
 		return from, "", nil
 	}
@@ -395,7 +395,7 @@ func (t *agentTask) scope(r SessionRollback) (from int, only string, err error) 
 		return math.MaxInt, r.Step, nil
 	}
 	if !slices.ContainsFunc(t.saga.Entries(), func(e activities.Entry) bool { return e.Step == r.Step }) {
-		return 0, "", refuseRequestf(BadRequest, "step: the ledger has no step %q: it was never done, is undone already, or stands before a pivot", clip(r.Step, maxName))
+		return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "step: the ledger has no step %q: it was never done, is undone already, or stands before a pivot", payload.Clip(r.Step, payload.MaxName))
 	}
 	return math.MaxInt, r.Step, nil
 }
@@ -411,20 +411,12 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// refuseRequestf returns the error that a request is refused with.
-func refuseRequestf(errorType, format string, args ...any) error {
-	return temporal.NewNonRetryableApplicationError(clip(fmt.Sprintf(format, args...), maxCause), errorType, nil)
-}
-
 // alertSilence alerts a person that the agent is gone.
 func (t *agentTask) alertSilence(ctx workflow.Context, why string) {
 	t.notes = append(t.notes, why+": a person was asked")
 	t.details.markStale()
-	t.sendAlert(ctx, compensations.StepReport{State: string(AgentGone), Reason: why + ": finish it, abort it, or go on with it"})
+	t.sendAlert(ctx, compensations.StepReport{State: string(protocol.AgentGone), Reason: why + ": finish it, abort it, or go on with it"})
 }
-
-// AgentGone is the state in an Alert of a session whose agent is gone.
-const AgentGone compensations.UndoState = "agent-gone"
 
 // idSet is a set of ids that keeps 8 bytes of each: an id that is mistaken for another is refused, which is harmless.
 type idSet map[[8]byte]bool
@@ -434,7 +426,8 @@ func hashID(kind, id string) [8]byte {
 	return [8]byte(sum[:8])
 }
 
-func (s idSet) add(kind, id string)      { s[hashID(kind, id)] = true }
+func (s idSet) add(kind, id string) { s[hashID(kind, id)] = true }
+
 func (s idSet) has(kind, id string) bool { return s[hashID(kind, id)] }
 
 // bytes are the ids in a fixed order.
@@ -498,21 +491,4 @@ func idSetOf(raw []byte) idSet {
 		s[[8]byte(id)] = true
 	}
 	return s
-}
-
-// SessionView is a session in the answer to the query "state".
-type SessionView struct {
-	// Open says that it takes steps.
-	Open       bool      `json:"open"`
-	Savepoints []string  `json:"savepoints,omitempty"`
-	Heard      time.Time `json:"heard"`
-	// AgentGone: a person was asked because the agent is gone.
-	AgentGone bool `json:"agentGone,omitempty"`
-	// Contexts are those that the agent has given, the oldest first. Since are the last steps on the ledger that came after the last one.
-	Contexts []Context `json:"contexts,omitempty"`
-	Since    []string  `json:"since,omitempty"`
-	// Notes are the last ones that the agent has made, the oldest first.
-	Notes []Note `json:"notes,omitempty"`
-	// TakenBack is what was rolled back and can be redone, the oldest first.
-	TakenBack []TakenBack `json:"takenBack,omitempty"`
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -28,7 +28,7 @@ func (l *live) openSession() session.Session {
 	l.startWorker()
 	s, answer, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
 	require.NoError(l, err)
-	require.Equal(l, workflows.Forward, answer.Phase)
+	require.Equal(l, protocol.Forward, answer.Phase)
 	l.run = l.client.GetWorkflow(l.Context(), l.Name(), "")
 	return s
 }
@@ -74,7 +74,7 @@ func TestALongSessionContinuesAsNew(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"bad rolled-back", "after done"}, states(failed))
 
-	back, err := s.Rollback(ctx, "back", workflows.SessionRollback{To: "third"})
+	back, err := s.Rollback(ctx, "back", protocol.SessionRollback{To: "third"})
 	require.NoError(t, err)
 	require.False(t, back.Pending)
 	var undone []string
@@ -101,7 +101,7 @@ func TestALongSessionContinuesAsNew(t *testing.T) {
 	_, err = s.Step(ctx, "late", steps("late").Steps...)
 	var refusal session.Refusal
 	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, workflows.SessionOver, refusal.Type)
+	require.Equal(t, protocol.SessionOver, refusal.Type)
 	description, err := l.client.DescribeWorkflowExecution(ctx, s.ID(), "")
 	require.NoError(t, err)
 	require.NotEqual(t, description.WorkflowExecutionInfo.GetFirstRunId(), description.WorkflowExecutionInfo.Execution.RunId, "it was to continue as new")
@@ -155,7 +155,7 @@ func TestARequestOutlivesTheWorkerOfItsSession(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a done", "b done", "c done"}, states(again))
 	require.Equal(t, 1, slices.Index(slices.DeleteFunc(l.calls(), func(call string) bool { return call != "do a" && call != "do c" }), "do c"))
-	_, err = s.Abort(t.Context(), "", workflows.AbortRequest{})
+	_, err = s.Abort(t.Context(), "", protocol.AbortRequest{})
 	require.NoError(t, err)
 }
 
@@ -167,7 +167,7 @@ func TestAnIDOfASessionIsUsedOnceAndAnUnknownOneIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &refusal)
 	require.Contains(t, refusal.Text, "is taken")
 	_, err = session.Attach(l.client, "session-of-nobody").Step(t.Context(), "", steps("a").Steps...)
-	require.True(t, errors.As(err, &refusal) && refusal.Type == workflows.SessionOver)
+	require.True(t, errors.As(err, &refusal) && refusal.Type == protocol.SessionOver)
 	_, err = s.Step(t.Context(), "", steps(`{"uses": "fake.di"}`).Steps...)
 	require.ErrorContains(t, err, "did you mean fake.do?")
 	_, err = s.Finish(t.Context(), "")
@@ -214,7 +214,7 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 	work(0, n/2)
 	_, err = s.Step(ctx, "", steps(`{"id": "first", "uses": "fake.do", "with": {"path": "/x"}}`, `{"id": "last", "uses": "fake.do", "with": {"from": "${{ steps.first.outputs.id }}"}}`).Steps...)
 	require.NoError(t, err)
-	_, err = s.Rollback(ctx, "", workflows.SessionRollback{Step: "first"})
+	_, err = s.Rollback(ctx, "", protocol.SessionRollback{Step: "first"})
 	require.NoError(t, err)
 	before := runOf()
 	work(n/2, n)
@@ -222,7 +222,7 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 
 	answers := make(chan []string, 1)
 	go func() {
-		a, err := s.Redo(ctx, "again", workflows.SessionRedo{})
+		a, err := s.Redo(ctx, "again", protocol.SessionRedo{})
 		answers <- append(states(a), fmt.Sprint(err))
 	}()
 	l.awaitCalls("do last", 2)
@@ -230,13 +230,13 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 	l.startWorker()
 	close(letGo)
 	require.Equal(t, []string{"first done", "last done", "<nil>"}, <-answers)
-	again, err := s.Redo(ctx, "again", workflows.SessionRedo{})
+	again, err := s.Redo(ctx, "again", protocol.SessionRedo{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"first done", "last done"}, states(again), "a repeated request is the same one")
-	_, err = s.Redo(ctx, "", workflows.SessionRedo{})
+	_, err = s.Redo(ctx, "", protocol.SessionRedo{})
 	require.ErrorContains(t, err, "nothing was rolled back")
 	require.Len(t, tokens, n+4)
-	end, err := s.Abort(ctx, "", workflows.AbortRequest{})
+	end, err := s.Abort(ctx, "", protocol.AbortRequest{})
 	require.NoError(t, err)
 	require.Equal(t, compensations.Unwound, end.Report.Status)
 	calls := l.calls()
@@ -263,11 +263,11 @@ func TestASessionThatIsTerminatedInARedoIsRecovered(t *testing.T) {
 	s := l.openSession()
 	_, err := s.Step(t.Context(), "", steps("a", "b", "c").Steps...)
 	require.NoError(t, err)
-	_, err = s.Rollback(t.Context(), "", workflows.SessionRollback{Step: "b"})
+	_, err = s.Rollback(t.Context(), "", protocol.SessionRollback{Step: "b"})
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.Redo(t.Context(), "", workflows.SessionRedo{})
+		_, err := s.Redo(t.Context(), "", protocol.SessionRedo{})
 		ended <- err
 	}()
 	l.awaitCalls("do c", 2)
@@ -285,8 +285,8 @@ func (l *live) markWith(s session.Session, request, name string) error {
 	c := given("1")
 	c.Queue = l.queue
 	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: s.ID(), UpdateID: request, UpdateName: workflows.UpdateSavepoint, WaitForStage: client.WorkflowUpdateStageCompleted,
-		Args: []any{workflows.SavepointRequest{Name: name, Context: &c}},
+		WorkflowID: s.ID(), UpdateID: request, UpdateName: protocol.UpdateSavepoint, WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args: []any{protocol.SavepointRequest{Name: name, Context: &c}},
 	})
 	if err != nil {
 		return err
@@ -349,7 +349,7 @@ func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
 	t.Cleanup(c.Close)
 	l := newLive(t, c, w)
 	s := l.openSession()
-	answers := make(chan workflows.Answer, 10)
+	answers := make(chan protocol.Answer, 10)
 	var waiting sync.WaitGroup
 	ask := func(request, step string) {
 		waiting.Go(func() {
@@ -370,7 +370,7 @@ func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
 		l.awaitCalls(fmt.Sprintf("do b%d", i), 1)
 	}
 	g := l.awaitState(atGate).Gates[0]
-	_, err = l.ask(workflows.UpdateApprove, workflows.Decision{Step: "gated", Digest: g.Digest, Who: "ann"})
+	_, err = l.ask(protocol.UpdateApprove, protocol.Decision{Step: "gated", Digest: g.Digest, Who: "ann"})
 	require.NoError(t, err)
 	_, err = s.Note(t.Context(), "", "I wait")
 	require.NoError(t, err)
@@ -387,9 +387,9 @@ func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
 	for range 10 {
 		answer := <-answers
 		require.False(t, answer.Pending)
-		require.Equal(t, workflows.Done, answer.Steps[0].State)
+		require.Equal(t, protocol.Done, answer.Steps[0].State)
 	}
-	report, err := s.Abort(t.Context(), "", workflows.AbortRequest{Who: "ann"})
+	report, err := s.Abort(t.Context(), "", protocol.AbortRequest{Who: "ann"})
 	require.NoError(t, err)
 	require.NotNil(t, report.Report, "the abort takes longer than an update may")
 }

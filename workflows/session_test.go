@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // script runs one function a minute.
@@ -28,12 +28,12 @@ func TestASessionTakesStepsAsTheyComeAndCommits(t *testing.T) {
 	r := newRun(t, w)
 	var one, two, end *updated
 	r.script(
-		func() { one = r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { one = r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
 			require.Equal(t, []string{"do a"}, w.calls)
-			two = r.update(workflows.UpdateStep, "2", steps(`{"uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "b"))
+			two = r.update(protocol.UpdateStep, "2", steps(`{"uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "b"))
 		},
-		func() { end = r.update(workflows.UpdateFinish, "3") },
+		func() { end = r.update(protocol.UpdateFinish, "3") },
 	)
 	r.session()
 	require.NoError(t, one.refused)
@@ -54,12 +54,12 @@ func TestAFailedStepIsUndoneAloneAndTheSessionGoesOn(t *testing.T) {
 	r := newRun(t, w)
 	var failed, next *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			failed = r.update(workflows.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"path": "/b"}}`, "c", `{"id": "d", "uses": "fake.do", "with": {"path": "/d"}, "needs": []}`))
+			failed = r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"path": "/b"}}`, "c", `{"id": "d", "uses": "fake.do", "with": {"path": "/d"}, "needs": []}`))
 		},
-		func() { next = r.update(workflows.UpdateStep, "3", steps("e")) },
-		func() { r.update(workflows.UpdateFinish, "4") },
+		func() { next = r.update(protocol.UpdateStep, "3", steps("e")) },
+		func() { r.update(protocol.UpdateFinish, "4") },
 	)
 	r.session()
 	require.Equal(t, []string{"b rolled-back", "c left-out", "d done"}, states(failed.answer))
@@ -78,19 +78,19 @@ func TestARollbackUndoesAllSinceASavepoint(t *testing.T) {
 	r := newRun(t, w)
 	var back *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a", "b")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a", "b")) },
 		func() {
-			r.update(workflows.UpdateSavepoint, "2", workflows.SavepointRequest{Name: "half"})
+			r.update(protocol.UpdateSavepoint, "2", protocol.SavepointRequest{Name: "half"})
 		},
-		func() { r.update(workflows.UpdateStep, "3", steps("c", "d")) },
+		func() { r.update(protocol.UpdateStep, "3", steps("c", "d")) },
 		func() {
-			back = r.update(workflows.UpdateRollback, "4", workflows.SessionRollback{To: "half", Why: "wrong way"})
+			back = r.update(protocol.UpdateRollback, "4", protocol.SessionRollback{To: "half", Why: "wrong way"})
 		},
-		func() { r.update(workflows.UpdateStep, "5", steps("e")) },
-		func() { r.update(workflows.UpdateRollback, "6", workflows.SessionRollback{To: "half"}) },
-		func() { r.update(workflows.UpdateStep, "7", steps("f")) },
+		func() { r.update(protocol.UpdateStep, "5", steps("e")) },
+		func() { r.update(protocol.UpdateRollback, "6", protocol.SessionRollback{To: "half"}) },
+		func() { r.update(protocol.UpdateStep, "7", steps("f")) },
 		func() { require.Equal(t, []string{"half"}, r.state().Session.Savepoints) },
-		func() { r.update(workflows.UpdateFinish, "8") },
+		func() { r.update(protocol.UpdateFinish, "8") },
 	)
 	r.session()
 	require.False(t, back.answer.Pending)
@@ -108,16 +108,16 @@ func TestARollbackOfAStepUndoesWhatBuildsOnIt(t *testing.T) {
 		return `{"id": "` + id + `", "uses": "fake.do", "with": {"path": "/` + id + `"}, "needs": []}`
 	}
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps(free("a"), free("b"))) },
+		func() { r.update(protocol.UpdateStep, "1", steps(free("a"), free("b"))) },
 		func() {
-			r.update(workflows.UpdateStep, "2", steps(`{"id": "c", "uses": "fake.do", "with": {"path": "/c"}, "needs": ["a"]}`))
+			r.update(protocol.UpdateStep, "2", steps(`{"id": "c", "uses": "fake.do", "with": {"path": "/c"}, "needs": ["a"]}`))
 		},
 		func() {
-			r.update(workflows.UpdateStep, "3", steps(`{"id": "d", "uses": "fake.do", "with": {"path": "/b/d"}, "needs": []}`))
+			r.update(protocol.UpdateStep, "3", steps(`{"id": "d", "uses": "fake.do", "with": {"path": "/b/d"}, "needs": []}`))
 		},
-		func() { r.update(workflows.UpdateRollback, "4", workflows.SessionRollback{Step: "a"}) },
-		func() { r.update(workflows.UpdateRollback, "5", workflows.SessionRollback{Step: "b"}) }, // d is below what b made
-		func() { r.update(workflows.UpdateFinish, "6") },
+		func() { r.update(protocol.UpdateRollback, "4", protocol.SessionRollback{Step: "a"}) },
+		func() { r.update(protocol.UpdateRollback, "5", protocol.SessionRollback{Step: "b"}) }, // d is below what b made
+		func() { r.update(protocol.UpdateFinish, "6") },
 	)
 	r.session()
 	require.Equal(t, []string{"undo c", "undo a", "undo d", "undo b"}, w.calls[len(w.calls)-4:])
@@ -135,15 +135,15 @@ func TestARunningStepThatIsRolledBackIsCanceledFirst(t *testing.T) {
 	r := newRun(t, w)
 	var step, back *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
-		func() { step = r.update(workflows.UpdateStep, "2", steps("b", "c")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
+		func() { step = r.update(protocol.UpdateStep, "2", steps("b", "c")) },
 	)
 	w.plan = nil
 	r.runAfter(2*time.Minute+time.Second, func() {
-		back = r.update(workflows.UpdateRollback, "3", workflows.SessionRollback{Step: "b"})
+		back = r.update(protocol.UpdateRollback, "3", protocol.SessionRollback{Step: "b"})
 		close(letGo)
 	})
-	r.runAfter(4*time.Minute, func() { r.update(workflows.UpdateFinish, "4") })
+	r.runAfter(4*time.Minute, func() { r.update(protocol.UpdateFinish, "4") })
 	r.session()
 	require.Equal(t, []string{"b rolled-back", "c left-out"}, states(step.answer))
 	require.Len(t, back.answer.Undone, 1)
@@ -155,8 +155,8 @@ func TestAnAbortUnwindsTheSession(t *testing.T) {
 	r := newRun(t, w)
 	var end *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a", "b")) },
-		func() { end = r.update(workflows.UpdateAbort, "2", workflows.AbortRequest{Who: "ann", Why: "enough"}) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a", "b")) },
+		func() { end = r.update(protocol.UpdateAbort, "2", protocol.AbortRequest{Who: "ann", Why: "enough"}) },
 	)
 	r.session()
 	report, err := r.ended()
@@ -170,11 +170,11 @@ func TestASessionWhoseAgentIsGone(t *testing.T) {
 	t.Run("unwinds", func(t *testing.T) {
 		w := &world{}
 		r := newRun(t, w)
-		r.script(func() { r.update(workflows.UpdateStep, "1", steps("a")) })
+		r.script(func() { r.update(protocol.UpdateStep, "1", steps("a")) })
 		began := r.env.Now()
 		r.session()
 		report, err := r.ended()
-		r.failsAs(err, workflows.TaskDeadline)
+		r.failsAs(err, protocol.TaskDeadline)
 		require.Equal(t, "its agent has been silent for 1h0m0s", report.Cause.Text)
 		require.Equal(t, []string{"do a", "undo a"}, w.calls)
 		require.InDelta(t, 61*time.Minute, r.env.Now().Sub(began), float64(time.Minute))
@@ -182,26 +182,26 @@ func TestASessionWhoseAgentIsGone(t *testing.T) {
 	t.Run("is given the time of a pause", func(t *testing.T) {
 		w := &world{paused: 30 * time.Minute}
 		r := newRun(t, w)
-		r.script(func() { r.update(workflows.UpdateStep, "1", steps("a")) })
+		r.script(func() { r.update(protocol.UpdateStep, "1", steps("a")) })
 		began := r.env.Now()
 		r.session()
 		_, err := r.ended()
-		r.failsAs(err, workflows.TaskDeadline)
+		r.failsAs(err, protocol.TaskDeadline)
 		require.InDelta(t, 91*time.Minute, r.env.Now().Sub(began), float64(time.Minute))
 	})
 	t.Run("asks, and goes on when it is back", func(t *testing.T) {
 		w := &world{}
 		r := newRun(t, w)
-		r.script(func() { r.update(workflows.UpdateStep, "1", steps("a")) })
+		r.script(func() { r.update(protocol.UpdateStep, "1", steps("a")) })
 		r.runAfter(3*time.Hour, func() {
 			require.True(t, r.state().Session.AgentGone)
-			r.update(workflows.UpdateStep, "2", steps("b"))
+			r.update(protocol.UpdateStep, "2", steps("b"))
 		})
 		r.runAfter(3*time.Hour+time.Minute, func() {
 			require.False(t, r.state().Session.AgentGone)
-			r.update(workflows.UpdateFinish, "3")
+			r.update(protocol.UpdateFinish, "3")
 		})
-		r.env.ExecuteWorkflow(workflows.AgentTaskType, []byte(`{"name": "live", "session": {"idle": "1h"}, "steps": []}`))
+		r.env.ExecuteWorkflow(protocol.AgentTaskType, []byte(`{"name": "live", "session": {"idle": "1h"}, "steps": []}`))
 		report, err := r.ended()
 		require.NoError(t, err)
 		require.Equal(t, compensations.Committed, report.Status)
@@ -212,7 +212,7 @@ func TestASessionWhoseAgentIsGone(t *testing.T) {
 		r := newRun(t, w)
 		var step *updated
 		r.script(func() {
-			step = r.update(workflows.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "gate": {"mode": "ask", "timeout": "5h"}}`))
+			step = r.update(protocol.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "gate": {"mode": "ask", "timeout": "5h"}}`))
 		})
 		r.runAfter(2*time.Minute, func() {
 			require.True(t, step.done, "the answer does not wait for a person")
@@ -222,10 +222,10 @@ func TestASessionWhoseAgentIsGone(t *testing.T) {
 		})
 		var awaited *updated
 		r.runAfter(4*time.Hour, func() {
-			awaited = r.update(workflows.UpdateAwait, "2", workflows.AwaitRequest{Request: "1"})
-			r.decide(workflows.SignalApprove)
+			awaited = r.update(protocol.UpdateAwait, "2", protocol.AwaitRequest{Request: "1"})
+			r.decide(protocol.SignalApprove)
 		})
-		r.runAfter(4*time.Hour+time.Minute, func() { r.update(workflows.UpdateFinish, "3") })
+		r.runAfter(4*time.Hour+time.Minute, func() { r.update(protocol.UpdateFinish, "3") })
 		r.session()
 		require.Equal(t, []string{"a done"}, states(awaited.answer))
 	})
@@ -236,18 +236,18 @@ func TestAnUndoThatIsParkedIsAnsweredAndAwaited(t *testing.T) {
 	r := newRun(t, w)
 	var step, awaited *updated
 	r.script(
-		func() { step = r.update(workflows.UpdateStep, "1", steps("a", "b")) },
+		func() { step = r.update(protocol.UpdateStep, "1", steps("a", "b")) },
 		func() {
 			require.True(t, step.answer.Pending)
 			require.Equal(t, "b", step.answer.Waiting[0].Step)
-			awaited = r.update(workflows.UpdateAwait, "2", workflows.AwaitRequest{Request: "1"})
+			awaited = r.update(protocol.UpdateAwait, "2", protocol.AwaitRequest{Request: "1"})
 		},
 		func() {
 			require.True(t, awaited.answer.Pending, "a person may take hours: no update waits for that")
 			r.resolveParked(compensations.Retry)
 		},
-		func() { awaited = r.update(workflows.UpdateAwait, "4", workflows.AwaitRequest{Request: "1"}) },
-		func() { r.update(workflows.UpdateFinish, "3") },
+		func() { awaited = r.update(protocol.UpdateAwait, "4", protocol.AwaitRequest{Request: "1"}) },
+		func() { r.update(protocol.UpdateFinish, "3") },
 	)
 	r.session()
 	require.Equal(t, []string{"a done", "b rolled-back"}, states(awaited.answer))
@@ -264,7 +264,7 @@ func TestARequestThatIsWrongIsRefused(t *testing.T) {
 		refusals[refusal{errorType, text}] = r.update(update, text, argument...)
 	}
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a", "f")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a", "f")) },
 		func() {
 			for text, step := range map[string]string{
 				`there is no such action, found "fake.di"; did you mean fake.do?`: `{"uses": "fake.di"}`,
@@ -274,27 +274,27 @@ func TestARequestThatIsWrongIsRefused(t *testing.T) {
 				"there is no such step":                                           `{"uses": "fake.do", "needs": ["x"]}`,
 				"fake.do has no such output":                                      `{"uses": "fake.do", "with": {"from": "${{ steps.a.outputs.x }}"}}`,
 			} {
-				refuses(workflows.BadRequest, text, workflows.UpdateStep, steps(step))
+				refuses(protocol.BadRequest, text, protocol.UpdateStep, steps(step))
 			}
-			refuses(workflows.BadRequest, "has 0 steps", workflows.UpdateStep, steps())
-			refuses(workflows.BadRequest, "must have the form", workflows.UpdateSavepoint, workflows.SavepointRequest{Name: "A"})
-			refuses(workflows.BadRequest, "exactly one of to and step", workflows.UpdateRollback, workflows.SessionRollback{})
-			refuses(workflows.BadRequest, `there is no savepoint "x"; there are none`, workflows.UpdateRollback, workflows.SessionRollback{To: "x"})
-			refuses(workflows.BadRequest, `the ledger has no step "f"`, workflows.UpdateRollback, workflows.SessionRollback{Step: "f"})
-			refuses(workflows.BadRequest, `the session has had no request "x"`, workflows.UpdateAwait, workflows.AwaitRequest{Request: "x"})
+			refuses(protocol.BadRequest, "has 0 steps", protocol.UpdateStep, steps())
+			refuses(protocol.BadRequest, "must have the form", protocol.UpdateSavepoint, protocol.SavepointRequest{Name: "A"})
+			refuses(protocol.BadRequest, "exactly one of to and step", protocol.UpdateRollback, protocol.SessionRollback{})
+			refuses(protocol.BadRequest, `there is no savepoint "x"; there are none`, protocol.UpdateRollback, protocol.SessionRollback{To: "x"})
+			refuses(protocol.BadRequest, `the ledger has no step "f"`, protocol.UpdateRollback, protocol.SessionRollback{Step: "f"})
+			refuses(protocol.BadRequest, `the session has had no request "x"`, protocol.UpdateAwait, protocol.AwaitRequest{Request: "x"})
 		},
-		func() { r.update(workflows.UpdateStep, "2", steps(`{"id": "g", "uses": "fake.do", "gate": "ask"}`)) },
+		func() { r.update(protocol.UpdateStep, "2", steps(`{"id": "g", "uses": "fake.do", "gate": "ask"}`)) },
 		func() {
-			refuses(workflows.SessionBusy, "step g is at-gate: wait for it", workflows.UpdateFinish)
-			refuses(workflows.SessionBusy, "step g is at-gate", workflows.UpdateSavepoint, workflows.SavepointRequest{Name: "a"})
+			refuses(protocol.SessionBusy, "step g is at-gate: wait for it", protocol.UpdateFinish)
+			refuses(protocol.SessionBusy, "step g is at-gate", protocol.UpdateSavepoint, protocol.SavepointRequest{Name: "a"})
 		},
-		func() { r.decide(workflows.SignalApprove) },
+		func() { r.decide(protocol.SignalApprove) },
 		func() {
 			w.undo = parkFirstUndo("g")
-			r.update(workflows.UpdateAbort, "3", workflows.AbortRequest{})
+			r.update(protocol.UpdateAbort, "3", protocol.AbortRequest{})
 		},
 		func() {
-			refuses(workflows.SessionOver, "the session goes no further: aborted by somebody", workflows.UpdateStep, steps("h"))
+			refuses(protocol.SessionOver, "the session goes no further: aborted by somebody", protocol.UpdateStep, steps("h"))
 		},
 		func() { r.resolveParked(compensations.Retry) },
 	)
@@ -312,20 +312,20 @@ func TestATaskThatIsNoSessionTakesNoSteps(t *testing.T) {
 	w := &world{steps: addGate(chain("a"), "a", time.Hour)}
 	r := newRun(t, w)
 	var step *updated
-	r.script(func() { step = r.update(workflows.UpdateStep, "1", steps("b")) }, func() { r.decide(workflows.SignalApprove) })
+	r.script(func() { step = r.update(protocol.UpdateStep, "1", steps("b")) }, func() { r.decide(protocol.SignalApprove) })
 	_, err := r.report()
 	require.NoError(t, err)
-	r.failsAs(step.refused, workflows.NotASession)
+	r.failsAs(step.refused, protocol.NotASession)
 }
 
 func TestASessionThatIsWrongIsToldToWhoOpensIt(t *testing.T) {
 	r := newRun(t, &world{})
 	var open *updated
-	r.runAfter(0, func() { open = r.update(workflows.UpdateOpen, "1") })
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, []byte(`{"name": "live", "session": {"gone": "away"}, "steps": []}`))
+	r.runAfter(0, func() { open = r.update(protocol.UpdateOpen, "1") })
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, []byte(`{"name": "live", "session": {"gone": "away"}, "steps": []}`))
 	require.Error(t, r.env.GetWorkflowError())
 	require.NoError(t, open.refused)
-	r.failsAs(open.err, workflows.SessionOver)
+	r.failsAs(open.err, protocol.SessionOver)
 	require.ErrorContains(t, open.err, "session.gone: must be one of ask, unwind")
 }
 
@@ -335,12 +335,12 @@ func TestAStepThatNeverBeganHoldsUpNothing(t *testing.T) {
 	r := newRun(t, w)
 	var refused, next *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			refused = r.update(workflows.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`))
+			refused = r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`))
 		},
-		func() { next = r.update(workflows.UpdateStep, "3", steps("c")) },
-		func() { r.update(workflows.UpdateFinish, "4") },
+		func() { next = r.update(protocol.UpdateStep, "3", steps("c")) },
+		func() { r.update(protocol.UpdateFinish, "4") },
 	)
 	r.session()
 	require.Equal(t, []string{"b rolled-back"}, states(refused.answer))

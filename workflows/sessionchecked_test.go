@@ -18,7 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -46,7 +46,7 @@ func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 	}
 	sent.Wait() // each has its answer before its host has said anything
 	g := l.awaitState(atGate).Gates[0]
-	answer, err := l.ask(workflows.UpdateApprove, workflows.Decision{Step: "gated", Digest: g.Digest, Who: "ann"})
+	answer, err := l.ask(protocol.UpdateApprove, protocol.Decision{Step: "gated", Digest: g.Digest, Who: "ann"})
 	require.NoError(t, err)
 	require.Nil(t, answer.Cause)
 	l.awaitCalls("do gated", 1)
@@ -59,12 +59,12 @@ func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 	close(letGo)
 	for i := range contexts {
 		_, err := s.Await(t.Context(), fmt.Sprintf("context %d", i))
-		require.Equal(t, session.Refusal{Type: workflows.BadRequest, Text: "context: host " + "host does not have it: Refused: it was never given"}, err)
+		require.Equal(t, session.Refusal{Type: protocol.BadRequest, Text: "context: host " + "host does not have it: Refused: it was never given"}, err)
 	}
 	again, err := l.giveContext(s, contexts)
 	require.NoError(t, err)
 	require.NotNil(t, again.Context)
-	end, err := s.Abort(t.Context(), "", workflows.AbortRequest{Who: "ann"})
+	end, err := s.Abort(t.Context(), "", protocol.AbortRequest{Who: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, compensations.Unwound, end.Report.Status)
 }
@@ -73,11 +73,11 @@ func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 const contexts = 12
 
 // giveContext sends the digest of a context, by the i-th request.
-func (l *live) giveContext(s session.Session, i int) (answer workflows.Answer, err error) {
+func (l *live) giveContext(s session.Session, i int) (answer protocol.Answer, err error) {
 	c := given(fmt.Sprintf("%x", i%contexts))
 	c.Queue = l.queue
 	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: s.ID(), UpdateID: fmt.Sprintf("context %d", i), UpdateName: workflows.UpdateContext, Args: []any{c},
+		WorkflowID: s.ID(), UpdateID: fmt.Sprintf("context %d", i), UpdateName: protocol.UpdateContext, Args: []any{c},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
@@ -89,9 +89,9 @@ func (l *live) giveContext(s session.Session, i int) (answer workflows.Answer, e
 // A session that takes long to open says so within seconds, and is waited for by a query.
 func TestASessionThatTakesLongToOpenIsWaitedFor(t *testing.T) {
 	letGo := make(chan struct{})
-	w := &world{preflight: func(workflows.PreflightRequest) (workflows.Preflight, error) {
+	w := &world{preflight: func(protocol.PreflightRequest) (protocol.Preflight, error) {
 		<-letGo
-		return workflows.Preflight{}, nil
+		return protocol.Preflight{}, nil
 	}, unnamed: []string{"a"}}
 	l := newLive(t, servertest.Client(t), w)
 	l.startWorker()
@@ -99,7 +99,7 @@ func TestASessionThatTakesLongToOpenIsWaitedFor(t *testing.T) {
 	go func() {
 		_, answer, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue, Request: "open"},
 			json.RawMessage(`{"name": "live", "agent": "bot", "session": {}, "steps": [{"id": "a", "uses": "fake.do"}]}`))
-		if err == nil && answer.Phase != workflows.Forward {
+		if err == nil && answer.Phase != protocol.Forward {
 			err = fmt.Errorf("it is %s", answer.Phase)
 		}
 		opened <- err
@@ -107,7 +107,7 @@ func TestASessionThatTakesLongToOpenIsWaitedFor(t *testing.T) {
 	s := session.Attach(l.client, l.Name())
 	require.Eventually(t, func() bool {
 		now, err := s.Answer(t.Context(), "open")
-		return err == nil && now.Pending && now.Phase == workflows.Compiling
+		return err == nil && now.Pending && now.Phase == protocol.Compiling
 	}, time.Minute, 20*time.Millisecond)
 	close(letGo)
 	require.NoError(t, <-opened)
@@ -119,7 +119,7 @@ func TestAGateThatComesAfterSecondsIsTold(t *testing.T) {
 	letGo := make(chan struct{})
 	l := newLive(t, servertest.Client(t), &world{do: blockAt("slow", letGo)})
 	s := l.openSession()
-	answers := make(chan workflows.Answer, 1)
+	answers := make(chan protocol.Answer, 1)
 	go func() {
 		answer, err := s.Step(t.Context(), "both", steps("slow", `{"id": "gated", "uses": "fake.do", "gate": "ask"}`).Steps...)
 		assert.NoError(t, err)
@@ -147,7 +147,7 @@ func TestAnAbortGetsThroughWhereTheServerTakesNoUpdates(t *testing.T) {
 	require.NoError(t, err)
 	_, err = l.giveContext(s, 0)
 	require.Error(t, err)
-	end, err := s.Abort(t.Context(), "", workflows.AbortRequest{Who: "ann"})
+	end, err := s.Abort(t.Context(), "", protocol.AbortRequest{Who: "ann"})
 	require.NoError(t, err)
 	require.False(t, end.Pending)
 	require.Equal(t, compensations.Unwound, end.Report.Status)

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // confirmContext is the host's word that it has a context: those that are lost it does not have.
-func (w *world) confirmContext(ctx context.Context, r workflows.ContextRequest) error {
+func (w *world) confirmContext(ctx context.Context, r protocol.ContextRequest) error {
 	n := w.called("confirm", string(r.Digest[len(r.Digest)-1:]))
 	if w.confirm != nil {
 		return w.confirm(ctx, n)
@@ -27,17 +27,17 @@ func (w *world) confirmContext(ctx context.Context, r workflows.ContextRequest) 
 }
 
 // given describes a context whose digest ends in a digit.
-func given(digit string) workflows.Context {
-	return workflows.Context{
+func given(digit string) protocol.Context {
+	return protocol.Context{
 		Name: "thoughts", Digest: activities.Digest("sha256:" + strings.Repeat("0", 63) + digit), Size: 7, Host: "host", Queue: queue,
 	}
 }
 
-func (r *run) markWith(name string, c workflows.Context) *updated {
-	return r.update(workflows.UpdateSavepoint, "mark "+name, workflows.SavepointRequest{Name: name, Context: &c})
+func (r *run) markWith(name string, c protocol.Context) *updated {
+	return r.update(protocol.UpdateSavepoint, "mark "+name, protocol.SavepointRequest{Name: name, Context: &c})
 }
 
-func digests(all []workflows.Context) (digits string) {
+func digests(all []protocol.Context) (digits string) {
 	for _, c := range all {
 		digits += string(c.Digest[len(c.Digest)-1:])
 	}
@@ -51,11 +51,11 @@ func TestARollbackAnswersWithTheContextOfItsSavepoint(t *testing.T) {
 	l.in = func(n int, r *run) {
 		if n == 1 {
 			r.script(
-				func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+				func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 				func() { marked = r.markWith("half", given("1")) },
-				func() { r.update(workflows.UpdateStep, "2", steps("b", "c")) },
-				func() { kept = r.update(workflows.UpdateContext, "3", given("2")) },
-				func() { r.update(workflows.UpdateStep, "4", steps("d")) },
+				func() { r.update(protocol.UpdateStep, "2", steps("b", "c")) },
+				func() { kept = r.update(protocol.UpdateContext, "3", given("2")) },
+				func() { r.update(protocol.UpdateStep, "4", steps("d")) },
 				func() {
 					require.Equal(t, "12", digests(r.state().Session.Contexts))
 					require.Equal(t, []string{"d"}, r.state().Session.Since)
@@ -73,7 +73,7 @@ func TestARollbackAnswersWithTheContextOfItsSavepoint(t *testing.T) {
 				c.Host, c.Queue = "elsewhere", "elsewhere"
 				again = r.markWith("half", c)
 			},
-			func() { r.update(workflows.UpdateFinish, "6") },
+			func() { r.update(protocol.UpdateFinish, "6") },
 		)
 	}
 	_, err := l.report()
@@ -95,7 +95,7 @@ func TestAContextThatIsNotThereIsRefused(t *testing.T) {
 	r.script(
 		func() { lost = r.markWith("half", given("f")) },
 		func() {
-			wrong = r.update(workflows.UpdateContext, "1", workflows.Context{Digest: "sha256:x", Queue: queue})
+			wrong = r.update(protocol.UpdateContext, "1", protocol.Context{Digest: "sha256:x", Queue: queue})
 		},
 		func() {
 			c := given("1")
@@ -103,12 +103,12 @@ func TestAContextThatIsNotThereIsRefused(t *testing.T) {
 			long = r.markWith("long", c)
 		},
 		func() { require.Empty(t, r.state().Session.Savepoints); require.Empty(t, r.state().Session.Contexts) },
-		func() { r.update(workflows.UpdateFinish, "2") },
+		func() { r.update(protocol.UpdateFinish, "2") },
 	)
 	r.session()
-	r.failsAs(lost.err, workflows.BadRequest)
+	r.failsAs(lost.err, protocol.BadRequest)
 	require.ErrorContains(t, lost.err, "does not have it")
-	r.failsAs(wrong.refused, workflows.BadRequest)
+	r.failsAs(wrong.refused, protocol.BadRequest)
 	require.ErrorContains(t, wrong.refused, "digest, size and queue must be those that keeping it has returned")
 	require.ErrorContains(t, long.refused, "at most 200 bytes")
 }
@@ -117,11 +117,11 @@ func TestOnlyTheLastContextsAreRemembered(t *testing.T) {
 	r := newRun(t, &world{})
 	r.runAfter(time.Minute, func() { r.markWith("start", given("0")) })
 	for i := range 25 {
-		r.runAfter(time.Duration(i+2)*time.Minute, func() { r.update(workflows.UpdateContext, fmt.Sprint(i), given(fmt.Sprintf("%x", i%10+1))) })
+		r.runAfter(time.Duration(i+2)*time.Minute, func() { r.update(protocol.UpdateContext, fmt.Sprint(i), given(fmt.Sprintf("%x", i%10+1))) })
 	}
 	r.runAfter(30*time.Minute, func() {
 		require.Equal(t, "0"+"6789a123456789a12345", digests(r.state().Session.Contexts))
-		r.update(workflows.UpdateFinish, "end")
+		r.update(protocol.UpdateFinish, "end")
 	})
 	r.session()
 }

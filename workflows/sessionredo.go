@@ -10,38 +10,15 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
-
-// TakenBack is what a rollback of a session has taken back: UpdateRedo runs it again.
-type TakenBack struct {
-	// Request is the update that asked for the rollback; To and Step are what it named.
-	Request string `json:"request"`
-	To      string `json:"to,omitempty"`
-	Step    string `json:"step,omitempty"`
-	// Branch is the name that the rollback has given to it; nil for none. Chosen says that it was redone, at least in part.
-	Branch *Branch `json:"branch,omitempty"`
-	Chosen bool    `json:"chosen,omitempty"`
-	// Context is the last one that the agent had given in it.
-	Context *Context `json:"context,omitempty"`
-	// Steps are in the order in which they began. Those that had not begun are the last.
-	Steps []TakenStep `json:"steps"`
-}
-
-// TakenStep is a step that was taken back.
-type TakenStep struct {
-	ID string `json:"id"`
-	// Seq is that of its entry; 0 if it had none.
-	Seq        int `json:"seq,omitempty"`
-	Generation int `json:"generation,omitempty"`
-	// Savepoint is the one that its entry bore.
-	Savepoint string `json:"savepoint,omitempty"`
-}
 
 // redos is what a session needs in order to redo what it has rolled back.
 type redos struct {
 	written  map[string]json.RawMessage // the steps as their agent wrote them, by id; only looked up
-	parts    []TakenBack                // the oldest first
+	parts    []protocol.TakenBack       // the oldest first
 	released bool                       // some are no longer kept
 }
 
@@ -77,17 +54,17 @@ func (d *redos) correct(id string, with json.RawMessage) {
 
 // add remembers what a rollback has taken back. A step that was done again since an earlier one belongs to this one, and so does the rest
 // of a branch of the same name.
-func (d *redos) add(part TakenBack) {
+func (d *redos) add(part protocol.TakenBack) {
 	isHere := map[string]bool{}
 	for _, s := range part.Steps {
 		isHere[s.ID] = true
 	}
-	var parts []TakenBack
+	var parts []protocol.TakenBack
 	for _, p := range d.parts {
-		p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s TakenStep) bool { return isHere[s.ID] })
+		p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s protocol.TakenStep) bool { return isHere[s.ID] })
 		switch {
 		case len(p.Steps) == 0:
-		case part.Branch != nil && p.Branch.isNamed(part.Branch.Name):
+		case part.Branch != nil && p.Branch.IsNamed(part.Branch.Name):
 			part.Steps = append(part.Steps, p.Steps...)
 		default:
 			parts = append(parts, p)
@@ -102,20 +79,20 @@ func (d *redos) add(part TakenBack) {
 // take notes which entries a rollback has undone.
 func (r *rollback) take(undone []activities.Entry) {
 	for _, e := range undone {
-		r.taken = append(r.taken, TakenStep{ID: e.Step, Seq: e.Seq, Generation: max(1, e.Generation), Savepoint: e.Savepoint})
+		r.taken = append(r.taken, protocol.TakenStep{ID: e.Step, Seq: e.Seq, Generation: max(1, e.Generation), Savepoint: e.Savepoint})
 	}
 }
 
 // keepTakenBack remembers what a rollback has taken back, once it is over, and forgets what the agent has given since.
 func (t *agentTask) keepTakenBack(r *rollback) {
-	part := TakenBack{
+	part := protocol.TakenBack{
 		Request: r.request, To: r.to, Step: r.only, Branch: r.branch, Context: t.lastContextIn(r.from), Steps: slices.Clone(r.taken),
 	}
-	slices.SortFunc(part.Steps, func(a, b TakenStep) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(part.Steps, func(a, b protocol.TakenStep) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, id := range r.unfinished {
-		isTaken := slices.ContainsFunc(part.Steps, func(s TakenStep) bool { return s.ID == id })
+		isTaken := slices.ContainsFunc(part.Steps, func(s protocol.TakenStep) bool { return s.ID == id })
 		if s := t.schedule.byID[id]; s != nil && !isTaken && !t.isStanding(id) {
-			part.Steps = append(part.Steps, TakenStep{ID: id, Generation: s.generation})
+			part.Steps = append(part.Steps, protocol.TakenStep{ID: id, Generation: s.generation})
 		}
 	}
 	t.session.redos.add(part)
@@ -131,10 +108,10 @@ func (t *agentTask) isStanding(id string) bool {
 }
 
 // takenBack returns what can be redone, the oldest first: what was taken back and does not stand again.
-func (t *agentTask) takenBack() []TakenBack {
-	var parts []TakenBack
+func (t *agentTask) takenBack() []protocol.TakenBack {
+	var parts []protocol.TakenBack
 	for _, part := range t.session.redos.parts {
-		var steps []TakenStep
+		var steps []protocol.TakenStep
 		for _, s := range part.Steps {
 			if t.isStanding(s.ID) {
 				continue
@@ -152,69 +129,39 @@ func (t *agentTask) takenBack() []TakenBack {
 }
 
 // findTakenBack finds what a request redoes.
-func (t *agentTask) findTakenBack(r SessionRedo) (TakenBack, error) {
+func (t *agentTask) findTakenBack(r protocol.SessionRedo) (protocol.TakenBack, error) {
 	switch {
-	case r.isAmbiguous():
-		return TakenBack{}, refuseRequestf(BadRequest, "at most one of branch, to and step can be given")
+	case r.IsAmbiguous():
+		return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.BadRequest, "at most one of branch, to and step can be given")
 	case t.rollbacks.hasDue():
-		return TakenBack{}, refuseRequestf(SessionBusy, "a rollback is under way: wait for it, then redo it")
+		return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.SessionBusy, "a rollback is under way: wait for it, then redo it")
 	}
 	parts := t.takenBack()
 	var names []string
 	for _, part := range slices.Backward(parts) {
-		if part.isMeant(r) {
+		if part.IsMeant(r) {
 			return part, t.checkBase(part)
 		}
-		names = append(names, part.name())
-		if slices.ContainsFunc(part.Steps, func(s TakenStep) bool { return s.ID == r.Step }) {
-			return TakenBack{}, refuseRequestf(BadRequest, "step: %s was taken back by the rollback %s: redo that", r.Step, part.name())
+		names = append(names, part.Name())
+		if slices.ContainsFunc(part.Steps, func(s protocol.TakenStep) bool { return s.ID == r.Step }) {
+			return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.BadRequest, "step: %s was taken back by the rollback %s: redo that", r.Step, part.Name())
 		}
 	}
 	why := "nothing was rolled back that is not done again"
 	switch {
 	case len(parts) > 0:
-		why = fmt.Sprintf("the rollback %s cannot be redone; these can: %s", nameRollback(r.Branch, r.To, r.Step), listed(names))
+		why = fmt.Sprintf("the rollback %s cannot be redone; these can: %s", protocol.NameRollback(r.Branch, r.To, r.Step), listed(names))
 	case t.session.redos.released:
 		why = "what was rolled back is no longer kept; send the steps again"
 	}
-	return TakenBack{}, refuseRequestf(BadRequest, "%s", why)
-}
-
-// isMeant reports whether a request to redo names p.
-func (p TakenBack) isMeant(r SessionRedo) bool {
-	if r.Branch != "" {
-		return p.Branch.isNamed(r.Branch)
-	}
-	return r.To+r.Step == "" || p.To == r.To && p.Step == r.Step
-}
-
-func (r SessionRedo) isAmbiguous() bool {
-	given := slices.DeleteFunc([]string{r.Branch, r.To, r.Step}, func(name string) bool { return name == "" })
-	return len(given) > 1
-}
-
-func (p TakenBack) name() string {
-	if p.Branch != nil {
-		return nameRollback(p.Branch.Name, "", "")
-	}
-	return nameRollback("", p.To, p.Step)
-}
-
-func nameRollback(branch, to, step string) string {
-	switch {
-	case branch != "":
-		return "of branch " + clip(branch, maxName)
-	case to != "":
-		return "to savepoint " + clip(to, maxName)
-	}
-	return "of step " + clip(step, maxName)
+	return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.BadRequest, "%s", why)
 }
 
 // maxRedone is how many bytes of steps are compiled together in a redo.
 const maxRedone = 1 << 20
 
 // additions returns the steps of a redo as steps that are added, in as few groups as can be compiled.
-func (t *agentTask) additions(part TakenBack) ([]task.Addition, error) {
+func (t *agentTask) additions(part protocol.TakenBack) ([]task.Addition, error) {
 	var all []task.Addition
 	coming := map[string]string{} // the actions of those in earlier groups, by id
 	isHere := map[string]bool{}
@@ -232,7 +179,7 @@ func (t *agentTask) additions(part TakenBack) ([]task.Addition, error) {
 				break
 			}
 			if raw == nil {
-				return nil, refuseRequestf(BadRequest, "step %s is no longer kept as it was written; send the steps again", id)
+				return nil, protocol.RefuseRequestf(protocol.BadRequest, "step %s is no longer kept as it was written; send the steps again", id)
 			}
 			if err := t.checkNeeds(id, raw, isHere); err != nil {
 				return nil, err
@@ -261,14 +208,14 @@ func (t *agentTask) checkNeeds(id string, written json.RawMessage, isHere map[st
 	needed, referred := task.Mentioned(slices.Concat([]byte("["), written, []byte("]")))
 	for _, need := range slices.Concat(needed, referred) {
 		if !isHere[need] && !t.isStanding(need) {
-			return refuseRequestf(BadRequest, "step %s needs step %s, which is not done: redo that first, or send %s again", id, need, id)
+			return protocol.RefuseRequestf(protocol.BadRequest, "step %s needs step %s, which is not done: redo that first, or send %s again", id, need, id)
 		}
 	}
 	return nil
 }
 
 // redo compiles what was taken back, and adds it as the next generation of its steps. Its agent is back at the context that it had there.
-func (t *agentTask) redo(ctx workflow.Context, q *request, r SessionRedo) error {
+func (t *agentTask) redo(ctx workflow.Context, q *request, r protocol.SessionRedo) error {
 	part, err := t.findTakenBack(r)
 	if err != nil {
 		return err
@@ -299,7 +246,7 @@ func (t *agentTask) redo(ctx workflow.Context, q *request, r SessionRedo) error 
 	case err != nil:
 		return err
 	case !slices.Equal(again.Steps, part.Steps):
-		return refuseRequestf(SessionBusy, "another request has redone or rolled back some of it at the same time: send it again")
+		return protocol.RefuseRequestf(protocol.SessionBusy, "another request has redone or rolled back some of it at the same time: send it again")
 	}
 	for _, c := range compiled {
 		if err := t.checkSavepoints(c.Steps); err != nil {
@@ -324,14 +271,14 @@ func (t *agentTask) redo(ctx workflow.Context, q *request, r SessionRedo) error 
 }
 
 // addAgain adds steps that were taken back to the schedule.
-func (t *agentTask) addAgain(part TakenBack, steps []task.Step, why string) (ids []string) {
-	before := map[string]StepView{}
+func (t *agentTask) addAgain(part protocol.TakenBack, steps []task.Step, why string) (ids []string) {
+	before := map[string]protocol.StepView{}
 	for _, step := range steps {
 		before[step.ID] = t.schedule.takeOut(step.ID)
 	}
 	first := len(t.schedule.steps)
 	for _, step := range steps {
-		was := part.Steps[slices.IndexFunc(part.Steps, func(s TakenStep) bool { return s.ID == step.ID })]
+		was := part.Steps[slices.IndexFunc(part.Steps, func(s protocol.TakenStep) bool { return s.ID == step.ID })]
 		if _, isTaken := t.savepoints.places[was.Savepoint]; step.Savepoint == "" && !isTaken {
 			step.Savepoint = was.Savepoint
 		}
@@ -341,7 +288,7 @@ func (t *agentTask) addAgain(part TakenBack, steps []task.Step, why string) (ids
 		s.view.Try, s.view.Tried = next.Try, next.Tried
 		note := "redone by the agent"
 		if why != "" {
-			note += ": " + clip(why, maxWhy)
+			note += ": " + payload.Clip(why, payload.MaxWhy)
 		}
 		s.addNotes(note)
 		t.schedule.place(s)
@@ -351,16 +298,16 @@ func (t *agentTask) addAgain(part TakenBack, steps []task.Step, why string) (ids
 }
 
 // carryRedos puts into c what a redo needs, or may need: first what was taken back, the last of it before the rest, then the newest steps.
-func (t *agentTask) carryRedos(c *SessionCarry) {
+func (t *agentTask) carryRedos(c *protocol.SessionCarry) {
 	d, parts := &t.session.redos, t.takenBack()
-	sizeOfPart := func(p TakenBack) int {
-		size := sizeOf(p)
+	sizeOfPart := func(p protocol.TakenBack) int {
+		size := payload.SizeOf(p)
 		for _, s := range p.Steps {
 			size += len(d.written[s.ID])
 		}
 		return size
 	}
-	c.TakenBack = keepLast(parts, maxKeptSteps, sizeOfPart)
+	c.TakenBack = payload.KeepLast(parts, maxKeptSteps, sizeOfPart)
 	c.Released = d.released || len(c.TakenBack) < len(parts)
 	left := maxKeptSteps
 	var ids []string
@@ -385,7 +332,7 @@ func (t *agentTask) carryRedos(c *SessionCarry) {
 		}
 		standing = append(standing, r.unfinished...)
 	}
-	ids = append(ids, keepLast(standing, left, func(id string) int { return len(d.written[id]) })...)
+	ids = append(ids, payload.KeepLast(standing, left, func(id string) int { return len(d.written[id]) })...)
 	c.Written = map[string]json.RawMessage{}
 	for _, id := range ids {
 		if raw := d.written[id]; raw != nil {
@@ -394,14 +341,8 @@ func (t *agentTask) carryRedos(c *SessionCarry) {
 	}
 }
 
-// forgetSteps drops what only a redo needs.
-func (c *SessionCarry) forgetSteps() {
-	c.Released = c.Released || len(c.TakenBack) > 0
-	c.TakenBack, c.Written = nil, nil
-}
-
 // resumeRedos restores what the previous run carried over.
-func (d *redos) resume(c SessionCarry) {
+func (d *redos) resume(c protocol.SessionCarry) {
 	d.parts, d.released = c.TakenBack, c.Released
 	maps.Copy(d.written, c.Written)
 }

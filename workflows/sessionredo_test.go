@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // counting returns as output how often each step has run.
@@ -22,15 +22,15 @@ func counting(_ context.Context, s string, n int, f activities.Forward) (activit
 }
 
 func (r *run) rollBackTo(id, savepoint string) *updated {
-	return r.update(workflows.UpdateRollback, id, workflows.SessionRollback{To: savepoint})
+	return r.update(protocol.UpdateRollback, id, protocol.SessionRollback{To: savepoint})
 }
 
-func (r *run) redo(id string, what workflows.SessionRedo) *updated {
-	return r.update(workflows.UpdateRedo, id, what)
+func (r *run) redo(id string, what protocol.SessionRedo) *updated {
+	return r.update(protocol.UpdateRedo, id, what)
 }
 
 func (r *run) mark(name string) *updated {
-	return r.update(workflows.UpdateSavepoint, "mark "+name, workflows.SavepointRequest{Name: name})
+	return r.update(protocol.UpdateSavepoint, "mark "+name, protocol.SavepointRequest{Name: name})
 }
 
 func TestARedoRunsAgainWhatARollbackHasTakenBack(t *testing.T) {
@@ -43,26 +43,26 @@ func TestARedoRunsAgainWhatARollbackHasTakenBack(t *testing.T) {
 	r := newRun(t, w)
 	var back, again, next *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() { r.mark("half") },
-		func() { r.update(workflows.UpdateStep, "2", steps("b")) },
+		func() { r.update(protocol.UpdateStep, "2", steps("b")) },
 		func() { r.mark("later") },
 		func() {
-			r.update(workflows.UpdateStep, "3", steps(`{"uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`, "d"))
+			r.update(protocol.UpdateStep, "3", steps(`{"uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`, "d"))
 		},
 		func() { back = r.rollBackTo("4", "half") },
 		func() {
 			require.Equal(t, []string{"half"}, r.state().Session.Savepoints)
 			require.Equal(t, "half", r.state().Session.TakenBack[0].To)
-			again = r.redo("5", workflows.SessionRedo{Why: "it was right"})
+			again = r.redo("5", protocol.SessionRedo{Why: "it was right"})
 		},
 		func() {
 			require.Empty(t, r.state().Session.TakenBack)
-			next = r.update(workflows.UpdateStep, "6", steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
+			next = r.update(protocol.UpdateStep, "6", steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
 		},
 		func() { require.Equal(t, []string{"half", "later"}, r.state().Session.Savepoints) },
 		func() { r.rollBackTo("7", "later") },
-		func() { r.update(workflows.UpdateFinish, "8") },
+		func() { r.update(protocol.UpdateFinish, "8") },
 	)
 	r.session()
 	require.NoError(t, back.refused)
@@ -95,19 +95,19 @@ func TestARedoOfWhatRanWhenItWasRolledBack(t *testing.T) {
 	r := newRun(t, w)
 	var first, busy, again *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
-		func() { first = r.update(workflows.UpdateStep, "2", steps("b", "c")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
+		func() { first = r.update(protocol.UpdateStep, "2", steps("b", "c")) },
 	)
 	r.runAfter(2*time.Minute+time.Second, func() {
-		r.update(workflows.UpdateRollback, "3", workflows.SessionRollback{Step: "b"})
-		busy = r.redo("early", workflows.SessionRedo{})
+		r.update(protocol.UpdateRollback, "3", protocol.SessionRollback{Step: "b"})
+		busy = r.redo("early", protocol.SessionRedo{})
 		close(letGo)
 	})
-	r.runAfter(4*time.Minute, func() { again = r.redo("4", workflows.SessionRedo{Step: "b"}) })
-	r.runAfter(5*time.Minute, func() { r.update(workflows.UpdateFinish, "5") })
+	r.runAfter(4*time.Minute, func() { again = r.redo("4", protocol.SessionRedo{Step: "b"}) })
+	r.runAfter(5*time.Minute, func() { r.update(protocol.UpdateFinish, "5") })
 	r.session()
 	require.Equal(t, []string{"b rolled-back", "c left-out"}, states(first.answer))
-	r.failsAs(busy.refused, workflows.SessionBusy)
+	r.failsAs(busy.refused, protocol.SessionBusy)
 	require.NoError(t, again.refused)
 	require.Equal(t, []string{"b done", "c done"}, states(again.answer))
 	require.Equal(t, []string{"do a", "do b", "undo b", "do b", "do c"}, w.calls)
@@ -125,15 +125,15 @@ func TestRedosFollowEachOther(t *testing.T) {
 	r := newRun(t, w)
 	var failed, rest, one, none, first *updated
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps("a", "b", "c", "d")) },
-		func() { r.update(workflows.UpdateRollback, "2", workflows.SessionRollback{Step: "d"}) },
-		func() { r.update(workflows.UpdateRollback, "3", workflows.SessionRollback{Step: "b"}) },
-		func() { failed = r.redo("4", workflows.SessionRedo{}) },
-		func() { rest = r.redo("5", workflows.SessionRedo{}) },
-		func() { one = r.redo("6", workflows.SessionRedo{}) },
-		func() { none = r.redo("7", workflows.SessionRedo{}) },
-		func() { first = r.redo("6", workflows.SessionRedo{}) },
-		func() { r.update(workflows.UpdateFinish, "8") },
+		func() { r.update(protocol.UpdateStep, "1", steps("a", "b", "c", "d")) },
+		func() { r.update(protocol.UpdateRollback, "2", protocol.SessionRollback{Step: "d"}) },
+		func() { r.update(protocol.UpdateRollback, "3", protocol.SessionRollback{Step: "b"}) },
+		func() { failed = r.redo("4", protocol.SessionRedo{}) },
+		func() { rest = r.redo("5", protocol.SessionRedo{}) },
+		func() { one = r.redo("6", protocol.SessionRedo{}) },
+		func() { none = r.redo("7", protocol.SessionRedo{}) },
+		func() { first = r.redo("6", protocol.SessionRedo{}) },
+		func() { r.update(protocol.UpdateFinish, "8") },
 	)
 	r.session()
 	require.Equal(t, []string{"b rolled-back", "c left-out"}, states(failed.answer))
@@ -141,7 +141,7 @@ func TestRedosFollowEachOther(t *testing.T) {
 	require.Equal(t, 3, rest.answer.Steps[0].Try)
 	require.Equal(t, []string{"d done"}, states(one.answer))
 	require.Equal(t, one.answer, first.answer, "a repeated request is the same one")
-	r.failsAs(none.refused, workflows.BadRequest)
+	r.failsAs(none.refused, protocol.BadRequest)
 	require.ErrorContains(t, none.refused, "nothing was rolled back")
 	require.Equal(t, []string{
 		"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "undo b", "do b", "do c", "do d",
@@ -152,27 +152,27 @@ func TestAnApprovalFromBeforeARollbackDoesNotCount(t *testing.T) {
 	w := &world{}
 	r := newRun(t, w)
 	var again *updated
-	var old workflows.Decision
+	var old protocol.Decision
 	r.script(
-		func() { r.update(workflows.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "gate": "ask"}`)) },
+		func() { r.update(protocol.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "gate": "ask"}`)) },
 		func() {
 			g := r.state().Gates[0]
-			old = workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}
-			r.env.SignalWorkflow(workflows.SignalApprove, old)
+			old = protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}
+			r.env.SignalWorkflow(protocol.SignalApprove, old)
 		},
-		func() { r.update(workflows.UpdateRollback, "2", workflows.SessionRollback{Step: "a"}) },
-		func() { again = r.redo("3", workflows.SessionRedo{}) },
+		func() { r.update(protocol.UpdateRollback, "2", protocol.SessionRollback{Step: "a"}) },
+		func() { again = r.redo("3", protocol.SessionRedo{}) },
 		func() {
 			require.True(t, again.answer.Pending)
 			require.Equal(t, []string{"a at-gate"}, states(again.answer))
-			r.env.SignalWorkflow(workflows.SignalApprove, old)
+			r.env.SignalWorkflow(protocol.SignalApprove, old)
 		},
 		func() {
 			require.Contains(t, strings.Join(r.state().Ignored, "\n"), "is not that of the present gate")
 			require.Equal(t, []string{"plan a", "do a", "undo a", "plan a"}, w.calls)
-			r.decide(workflows.SignalApprove)
+			r.decide(protocol.SignalApprove)
 		},
-		func() { r.update(workflows.UpdateFinish, "4") },
+		func() { r.update(protocol.UpdateFinish, "4") },
 	)
 	r.session()
 	require.Equal(t, []string{"plan a", "do a", "undo a", "plan a", "do a"}, w.calls)
@@ -187,26 +187,26 @@ func TestARedoThatIsWrongIsRefused(t *testing.T) {
 	refusals := map[string]*updated{}
 	r.script(
 		func() {
-			refusals["nothing was rolled back that is not done again"] = r.redo("1", workflows.SessionRedo{})
-			refusals["at most one of branch, to and step can be given"] = r.redo("2", workflows.SessionRedo{To: "x", Step: "y"})
-			r.update(workflows.UpdateStep, "3", steps(free("a", ""), `{"id": "b", "uses": "fake.do", "with": {"path": "/b"}, "needs": ["a"]}`, free("c", `, "savepoint": "third"`)))
+			refusals["nothing was rolled back that is not done again"] = r.redo("1", protocol.SessionRedo{})
+			refusals["at most one of branch, to and step can be given"] = r.redo("2", protocol.SessionRedo{To: "x", Step: "y"})
+			r.update(protocol.UpdateStep, "3", steps(free("a", ""), `{"id": "b", "uses": "fake.do", "with": {"path": "/b"}, "needs": ["a"]}`, free("c", `, "savepoint": "third"`)))
 		},
-		func() { r.update(workflows.UpdateRollback, "4", workflows.SessionRollback{Step: "b"}) },
+		func() { r.update(protocol.UpdateRollback, "4", protocol.SessionRollback{Step: "b"}) },
 		func() { r.rollBackTo("5", "third") },
-		func() { r.update(workflows.UpdateRollback, "6", workflows.SessionRollback{Step: "a"}) },
+		func() { r.update(protocol.UpdateRollback, "6", protocol.SessionRollback{Step: "a"}) },
 		func() {
-			refusals["step b needs step a, which is not done: redo that first, or send b again"] = r.redo("7", workflows.SessionRedo{Step: "b"})
-			refusals["the rollback of step x cannot be redone; these can: of step a, to savepoint third, of step b"] = r.redo("8", workflows.SessionRedo{Step: "x"})
-			refusals["step: c was taken back by the rollback to savepoint third: redo that"] = r.redo("9", workflows.SessionRedo{Step: "c"})
-			r.update(workflows.UpdateStep, "10", steps(free("d", "")))
+			refusals["step b needs step a, which is not done: redo that first, or send b again"] = r.redo("7", protocol.SessionRedo{Step: "b"})
+			refusals["the rollback of step x cannot be redone; these can: of step a, to savepoint third, of step b"] = r.redo("8", protocol.SessionRedo{Step: "x"})
+			refusals["step: c was taken back by the rollback to savepoint third: redo that"] = r.redo("9", protocol.SessionRedo{Step: "c"})
+			r.update(protocol.UpdateStep, "10", steps(free("d", "")))
 		},
-		func() { r.update(workflows.UpdateFinish, "11") },
+		func() { r.update(protocol.UpdateFinish, "11") },
 	)
 	r.session()
 	require.Len(t, refusals, 5)
 	for text, u := range refusals {
 		require.Error(t, u.refused, text)
-		r.failsAs(u.refused, workflows.BadRequest)
+		r.failsAs(u.refused, protocol.BadRequest)
 		require.ErrorContains(t, u.refused, text)
 	}
 	require.Equal(t, "do d", w.calls[len(w.calls)-1], "nothing was redone")
@@ -225,16 +225,16 @@ func TestARedoKeepsACorrection(t *testing.T) {
 	var again *updated
 	r.script(
 		func() {
-			r.update(workflows.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "with": {"path": "/wrong"}, "on_failure": "ask"}`))
+			r.update(protocol.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "with": {"path": "/wrong"}, "on_failure": "ask"}`))
 		},
 		func() {
 			d := resolution(t, r.state(), compensations.Retry)
 			d.With = []byte(`{"path":"/right"}`)
 			r.env.SignalWorkflow(compensations.SignalResolve, d)
 		},
-		func() { r.update(workflows.UpdateRollback, "2", workflows.SessionRollback{Step: "a"}) },
-		func() { again = r.redo("3", workflows.SessionRedo{}) },
-		func() { r.update(workflows.UpdateFinish, "4") },
+		func() { r.update(protocol.UpdateRollback, "2", protocol.SessionRollback{Step: "a"}) },
+		func() { again = r.redo("3", protocol.SessionRedo{}) },
+		func() { r.update(protocol.UpdateFinish, "4") },
 	)
 	r.session()
 	require.NoError(t, again.refused)
@@ -248,11 +248,11 @@ func TestARedoOfTheFirstSteps(t *testing.T) {
 	r := newRun(t, w)
 	var again *updated
 	r.script(
-		func() { r.update(workflows.UpdateRollback, "1", workflows.SessionRollback{Step: "a"}) },
-		func() { again = r.redo("2", workflows.SessionRedo{}) },
-		func() { r.update(workflows.UpdateFinish, "3") },
+		func() { r.update(protocol.UpdateRollback, "1", protocol.SessionRollback{Step: "a"}) },
+		func() { again = r.redo("2", protocol.SessionRedo{}) },
+		func() { r.update(protocol.UpdateFinish, "3") },
 	)
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, []byte(`{"name": "live", "session": {}, "steps": [{"id": "a", "uses": "fake.do"}, {"id": "b", "uses": "fake.do"}]}`))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, []byte(`{"name": "live", "session": {}, "steps": [{"id": "a", "uses": "fake.do"}, {"id": "b", "uses": "fake.do"}]}`))
 	require.NoError(t, again.refused)
 	require.Equal(t, []string{"a done", "b done"}, states(again.answer))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "do a", "do b"}, w.calls)
@@ -270,12 +270,12 @@ func TestARedoOfManySteps(t *testing.T) {
 	}
 	r.script(
 		func() { r.mark("start") },
-		func() { r.update(workflows.UpdateStep, "1", steps(first...)) },
-		func() { r.update(workflows.UpdateStep, "2", steps(second...)) },
+		func() { r.update(protocol.UpdateStep, "1", steps(first...)) },
+		func() { r.update(protocol.UpdateStep, "2", steps(second...)) },
 		func() { r.rollBackTo("3", "start") },
-		func() { again = r.redo("4", workflows.SessionRedo{}) },
+		func() { again = r.redo("4", protocol.SessionRedo{}) },
 		func() { require.Equal(t, 180, r.state().Done); require.Equal(t, 180, r.state().Total) },
-		func() { r.update(workflows.UpdateFinish, "5") },
+		func() { r.update(protocol.UpdateFinish, "5") },
 	)
 	r.session()
 	require.NoError(t, again.refused)
@@ -300,10 +300,10 @@ func TestARedoOfWhatEarlierRunsHaveTakenBack(t *testing.T) {
 		switch n {
 		case 1:
 			r.script(
-				func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+				func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 				func() { r.mark("half") },
 				func() {
-					r.update(workflows.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "c", "d"))
+					r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "c", "d"))
 				},
 				func() { r.rollBackTo("3", "half") },
 			)
@@ -311,16 +311,16 @@ func TestARedoOfWhatEarlierRunsHaveTakenBack(t *testing.T) {
 		case 2:
 			r.runAfter(time.Minute, func() {
 				require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b"}, w.calls)
-				redone = r.redo("4", workflows.SessionRedo{})
+				redone = r.redo("4", protocol.SessionRedo{})
 			})
 			r.continueAsNew(2 * time.Minute)
 		case 3:
-			r.runAfter(time.Minute, func() { r.update(workflows.UpdateRollback, "5", workflows.SessionRollback{Step: "c"}) })
+			r.runAfter(time.Minute, func() { r.update(protocol.UpdateRollback, "5", protocol.SessionRollback{Step: "c"}) })
 			r.continueAsNew(2 * time.Minute)
 		case 4:
 			r.script(
-				func() { again = r.redo("6", workflows.SessionRedo{Step: "c"}) },
-				func() { r.update(workflows.UpdateFinish, "7") },
+				func() { again = r.redo("6", protocol.SessionRedo{Step: "c"}) },
+				func() { r.update(protocol.UpdateFinish, "7") },
 			)
 		}
 	}
@@ -352,26 +352,26 @@ func TestStepsThatWereReleasedAreNotRedone(t *testing.T) {
 					for i := range 6 {
 						all = append(all, fmt.Sprintf(`{"id": "a%d", "uses": "fake.do", "with": {"from": %q}}`, i, big))
 					}
-					r.update(workflows.UpdateStep, "1", steps(all...))
+					r.update(protocol.UpdateStep, "1", steps(all...))
 				},
 				func() { r.rollBackTo("2", "start") },
-				func() { r.update(workflows.UpdateStep, "3", steps("b")) },
+				func() { r.update(protocol.UpdateStep, "3", steps("b")) },
 			)
 			r.continueAsNew(5 * time.Minute)
 			return
 		}
 		r.script(
-			func() { refused = r.redo("4", workflows.SessionRedo{}) },
-			func() { r.update(workflows.UpdateRollback, "5", workflows.SessionRollback{Step: "b"}) },
-			func() { small = r.redo("6", workflows.SessionRedo{}) },
-			func() { r.update(workflows.UpdateFinish, "7") },
+			func() { refused = r.redo("4", protocol.SessionRedo{}) },
+			func() { r.update(protocol.UpdateRollback, "5", protocol.SessionRollback{Step: "b"}) },
+			func() { small = r.redo("6", protocol.SessionRedo{}) },
+			func() { r.update(protocol.UpdateFinish, "7") },
 		)
 	}
-	l.pass = func(c *workflows.Carry) { require.Less(t, len(c.Session.Written["a0"]), 10) }
+	l.pass = func(c *protocol.Carry) { require.Less(t, len(c.Session.Written["a0"]), 10) }
 	_, err := l.report()
 	require.NoError(t, err)
 	r := l.last
-	r.failsAs(refused.refused, workflows.BadRequest)
+	r.failsAs(refused.refused, protocol.BadRequest)
 	require.ErrorContains(t, refused.refused, "what was rolled back is no longer kept; send the steps again")
 	require.Equal(t, []string{"b done"}, states(small.answer))
 }

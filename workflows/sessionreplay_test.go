@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A conversation that was forked from before a rollback may make its calls again, and may hold approvals that were given then. These tests
@@ -42,7 +42,7 @@ func TestACallFromBeforeARollbackNeverActsAgain(t *testing.T) {
 	paid, err := s.Step(ctx, "pay", json.RawMessage(pay))
 	require.NoError(t, err)
 	require.Equal(t, []string{"pay done"}, states(paid))
-	_, err = s.Rollback(ctx, "back", workflows.SessionRollback{To: "before"})
+	_, err = s.Rollback(ctx, "back", protocol.SessionRollback{To: "before"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"do pay", "undo pay"}, l.calls())
 
@@ -54,29 +54,29 @@ func TestACallFromBeforeARollbackNeverActsAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"pay rolled-back"}, states(awaited))
 	_, err = s.Step(ctx, "pay", json.RawMessage(`{"id": "pay", "uses": "fake.do", "with": {"path": "/bill/8"}}`))
-	requireRefusal(t, err, workflows.BadRequest, "was made before and asked for something else")
+	requireRefusal(t, err, protocol.BadRequest, "was made before and asked for something else")
 	_, err = s.Step(ctx, "", json.RawMessage(pay))
-	requireRefusal(t, err, workflows.BadRequest, `the session has had a step "pay"`)
+	requireRefusal(t, err, protocol.BadRequest, `the session has had a step "pay"`)
 	_, err = s.Step(ctx, "", json.RawMessage(`{"id": "mail", "uses": "fake.do", "with": {"from": "${{ steps.pay.outputs.id }}"}}`))
-	requireRefusal(t, err, workflows.BadRequest, "step pay is rolled-back: nothing can build on it")
+	requireRefusal(t, err, protocol.BadRequest, "step pay is rolled-back: nothing can build on it")
 	require.Equal(t, []string{"do pay", "undo pay"}, l.calls())
 
 	// Who means it pays anew, under a token that nothing of before has.
 	anew, err := s.Step(ctx, "anew", steps(`{"id": "pay2", "uses": "fake.do", "with": {"path": "/bill/7"}}`).Steps...)
 	require.NoError(t, err)
 	require.Equal(t, []string{"pay2 done"}, states(anew))
-	back, err := s.Rollback(ctx, "back", workflows.SessionRollback{To: "before"})
+	back, err := s.Rollback(ctx, "back", protocol.SessionRollback{To: "before"})
 	require.NoError(t, err)
 	require.Equal(t, "pay", back.Undone[0].Step, "the rollback of before takes back nothing of after")
 	again, err = s.Step(ctx, "pay", json.RawMessage(pay))
 	require.NoError(t, err)
 	require.Equal(t, []string{"pay rolled-back"}, states(again))
-	redone, err := s.Redo(ctx, "redo", workflows.SessionRedo{})
+	redone, err := s.Redo(ctx, "redo", protocol.SessionRedo{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"pay done"}, states(redone))
-	_, err = s.Rollback(ctx, "back of the redo", workflows.SessionRollback{Step: "pay"})
+	_, err = s.Rollback(ctx, "back of the redo", protocol.SessionRollback{Step: "pay"})
 	require.NoError(t, err)
-	again, err = s.Redo(ctx, "redo", workflows.SessionRedo{})
+	again, err = s.Redo(ctx, "redo", protocol.SessionRedo{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"pay rolled-back"}, states(again), "a redo is a request like others")
 	require.Equal(t, []string{"do pay", "undo pay", "do pay2", "do pay", "undo pay"}, l.calls())
@@ -92,17 +92,17 @@ func TestACallFromAnEarlierRunIsAnsweredAsItStands(t *testing.T) {
 	var told []string
 	var undone, stands *updated
 	l.in = func(n int, r *run) {
-		again := func() *updated { return r.update(workflows.UpdateStep, "pay", steps(pay)) }
+		again := func() *updated { return r.update(protocol.UpdateStep, "pay", steps(pay)) }
 		tell := func() {
-			v, err := r.env.QueryWorkflow(workflows.QueryAnswer, "pay")
+			v, err := r.env.QueryWorkflow(protocol.QueryAnswer, "pay")
 			require.NoError(t, err)
-			var a workflows.Answer
+			var a protocol.Answer
 			require.NoError(t, v.Get(&a))
 			told = append(told, states(a)...)
-			require.Equal(t, a.Steps[0].State == workflows.Done, a.Steps[0].Outputs != nil)
+			require.Equal(t, a.Steps[0].State == protocol.Done, a.Steps[0].Outputs != nil)
 		}
-		back := func() { r.update(workflows.UpdateRollback, "back", workflows.SessionRollback{Step: "pay"}) }
-		redo := func() { r.redo("redo", workflows.SessionRedo{}) }
+		back := func() { r.update(protocol.UpdateRollback, "back", protocol.SessionRollback{Step: "pay"}) }
+		redo := func() { r.redo("redo", protocol.SessionRedo{}) }
 		switch n {
 		case 1:
 			r.script(func() { again() }, tell)
@@ -114,7 +114,7 @@ func TestACallFromAnEarlierRunIsAnsweredAsItStands(t *testing.T) {
 			r.script(func() { undone = again() }, redo, tell)
 			r.continueAsNew(4 * time.Minute)
 		case 4:
-			r.script(func() { stands = again() }, tell, func() { r.update(workflows.UpdateFinish, "end") })
+			r.script(func() { stands = again() }, tell, func() { r.update(protocol.UpdateFinish, "end") })
 		}
 	}
 	_, err := l.report()
@@ -133,54 +133,54 @@ func TestAnApprovalFromBeforeARollbackOpensNoGateAfterIt(t *testing.T) {
 	l := newLive(t, servertest.Client(t), w)
 	s := l.openSession()
 	ctx := t.Context()
-	ask := func(step, request string) workflows.Decision {
+	ask := func(step, request string) protocol.Decision {
 		a, err := s.Step(ctx, request, json.RawMessage(step))
 		require.NoError(t, err)
 		require.NotNil(t, a.Steps[0].Gate, "%+v", a)
-		return workflows.Decision{Step: a.Steps[0].ID, Digest: a.Steps[0].Gate.Digest, Who: "ann"}
+		return protocol.Decision{Step: a.Steps[0].ID, Digest: a.Steps[0].Gate.Digest, Who: "ann"}
 	}
 	back := func(step string) {
-		_, err := s.Rollback(ctx, "back of "+step, workflows.SessionRollback{Step: step})
+		_, err := s.Rollback(ctx, "back of "+step, protocol.SessionRollback{Step: step})
 		require.NoError(t, err)
 	}
-	opensNothing := func(old ...workflows.Decision) {
+	opensNothing := func(old ...protocol.Decision) {
 		t.Helper()
 		before := l.calls()
 		for _, d := range old {
-			_, err := l.ask(workflows.UpdateApprove, d)
-			requireType(t, err, workflows.NothingDecided)
+			_, err := l.ask(protocol.UpdateApprove, d)
+			requireType(t, err, protocol.NothingDecided)
 			ignored := len(l.state().Ignored)
-			l.sendSignal(workflows.SignalApprove, d)
-			l.awaitState(func(s workflows.State) bool { return len(s.Ignored) > ignored })
+			l.sendSignal(protocol.SignalApprove, d)
+			l.awaitState(func(s protocol.State) bool { return len(s.Ignored) > ignored })
 		}
 		require.Len(t, l.state().Gates, 1)
 		require.Equal(t, before, l.calls())
 	}
 	// An approval that was used.
 	used := ask(pay, "pay")
-	_, err := l.ask(workflows.UpdateApprove, used)
+	_, err := l.ask(protocol.UpdateApprove, used)
 	require.NoError(t, err)
 	_, err = s.Await(ctx, "pay")
 	require.NoError(t, err)
 	back("pay")
 	second := ask(`{"id": "second", "uses": "fake.do", "with": {"path": "/bill/7"}}`, "second")
-	opensNothing(used, workflows.Decision{Step: "second", Digest: used.Digest})
+	opensNothing(used, protocol.Decision{Step: "second", Digest: used.Digest})
 	// One whose step was taken back before it was given.
 	back("second")
 	third := ask(`{"id": "third", "uses": "fake.do", "with": {"path": "/bill/7"}}`, "third")
-	opensNothing(used, second, workflows.Decision{Step: "third", Digest: used.Digest}, workflows.Decision{Step: "third", Digest: second.Digest})
+	opensNothing(used, second, protocol.Decision{Step: "third", Digest: used.Digest}, protocol.Decision{Step: "third", Digest: second.Digest})
 	// One for another try of the very step.
-	_, err = l.ask(workflows.UpdateApprove, third)
+	_, err = l.ask(protocol.UpdateApprove, third)
 	require.NoError(t, err)
 	_, err = s.Await(ctx, "third")
 	require.NoError(t, err)
 	back("third")
-	again, err := s.Redo(ctx, "redo", workflows.SessionRedo{})
+	again, err := s.Redo(ctx, "redo", protocol.SessionRedo{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"third at-gate"}, states(again))
 	opensNothing(third)
 	require.Equal(t, []string{"plan pay", "do pay", "undo pay", "plan second", "undo second", "plan third", "do third", "undo third", "plan third"}, l.calls())
-	_, err = s.Abort(ctx, "", workflows.AbortRequest{})
+	_, err = s.Abort(ctx, "", protocol.AbortRequest{})
 	require.NoError(t, err)
 }
 
@@ -192,19 +192,19 @@ func TestADecisionOfTheAgentFromBeforeARollbackDecidesNothing(t *testing.T) {
 	parked, err := s.Step(ctx, "one", json.RawMessage(askingB))
 	require.NoError(t, err)
 	old := about(t, parked, compensations.Retry, `{"path":"/right"}`)
-	_, err = s.Rollback(ctx, "", workflows.SessionRollback{Step: "b"})
+	_, err = s.Rollback(ctx, "", protocol.SessionRollback{Step: "b"})
 	require.NoError(t, err)
 	_, err = s.Resolve(ctx, "", old)
-	requireRefusal(t, err, workflows.NothingDecided, `"b" waits for no decision; it is rolled-back`)
-	redone, err := s.Redo(ctx, "", workflows.SessionRedo{})
+	requireRefusal(t, err, protocol.NothingDecided, `"b" waits for no decision; it is rolled-back`)
+	redone, err := s.Redo(ctx, "", protocol.SessionRedo{})
 	require.NoError(t, err)
 	require.Equal(t, []string{"b parked"}, states(redone))
 	_, err = s.Resolve(ctx, "", old)
-	requireRefusal(t, err, workflows.NothingDecided, "is not that of the present park")
+	requireRefusal(t, err, protocol.NothingDecided, "is not that of the present park")
 	done, err := s.Resolve(ctx, "right", about(t, redone, compensations.Retry, `{"path":"/right"}`))
 	require.NoError(t, err)
 	require.Equal(t, []string{"b done"}, states(done))
-	_, err = s.Rollback(ctx, "", workflows.SessionRollback{Step: "b"})
+	_, err = s.Rollback(ctx, "", protocol.SessionRollback{Step: "b"})
 	require.NoError(t, err)
 	again, err := s.Resolve(ctx, "right", about(t, redone, compensations.Retry, `{"path":"/right"}`))
 	require.NoError(t, err)
@@ -242,13 +242,13 @@ func TestASecondStepForTheSameIsToldToTheAgent(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"s5 done"}, states(meant))
 	for _, step := range []string{"s5", "s1"} {
-		_, err = s.Rollback(ctx, "", workflows.SessionRollback{Step: step})
+		_, err = s.Rollback(ctx, "", protocol.SessionRollback{Step: step})
 		require.NoError(t, err)
 	}
 	anew, err := s.Step(ctx, "", bill("for May")...)
 	require.NoError(t, err)
 	require.Equal(t, []string{"s6 done"}, states(anew), "what was rolled back may be done again")
-	redone, err := s.Redo(ctx, "", workflows.SessionRedo{Step: "s1"})
+	redone, err := s.Redo(ctx, "", protocol.SessionRedo{Step: "s1"})
 	require.NoError(t, err)
 	require.Equal(t, "s1 rolled-back", states(redone)[0], "and is not redone on top of that")
 	require.Contains(t, redone.Steps[0].Error, "step s6 is for the same")

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -32,12 +32,12 @@ func (l *live) openSessionOf(document string) session.Session {
 }
 
 // about makes the agent's decision about the step that an answer shows parked.
-func about(t *testing.T, a workflows.Answer, do compensations.Do, with string) workflows.StepResolution {
+func about(t *testing.T, a protocol.Answer, do compensations.Do, with string) protocol.StepResolution {
 	t.Helper()
 	p := a.Steps[0].Park
 	require.NotNil(t, p, "%+v", a)
 	require.True(t, p.AgentDecides)
-	r := workflows.StepResolution{Step: p.Step, Digest: p.Digest, Do: do, Why: "I see"}
+	r := protocol.StepResolution{Step: p.Step, Digest: p.Digest, Do: do, Why: "I see"}
 	if with != "" {
 		r.With = json.RawMessage(with)
 	}
@@ -66,13 +66,13 @@ func TestTheAgentOfASessionCorrectsAStepThatFailed(t *testing.T) {
 
 	old, wrong := about(t, first, compensations.Retry, `{"path":"/right"}`), about(t, second, compensations.Retry, `{"pth":"/right"}`)
 	_, err = s.Resolve(ctx, "", old)
-	requireRefusal(t, err, workflows.NothingDecided, "is not that of the present park")
+	requireRefusal(t, err, protocol.NothingDecided, "is not that of the present park")
 	_, err = s.Resolve(ctx, "", wrong)
-	requireRefusal(t, err, workflows.NothingDecided, "did you mean path?")
+	requireRefusal(t, err, protocol.NothingDecided, "did you mean path?")
 	_, err = s.Resolve(ctx, "", about(t, second, compensations.Accept, ""))
-	requireRefusal(t, err, workflows.NothingDecided, `"accept" is not one of retry, skip, unwind`)
-	_, err = s.Resolve(ctx, "", workflows.StepResolution{Step: "x", Digest: old.Digest, Do: compensations.Retry})
-	requireRefusal(t, err, workflows.NothingDecided, `"x" waits for no decision`)
+	requireRefusal(t, err, protocol.NothingDecided, `"accept" is not one of retry, skip, unwind`)
+	_, err = s.Resolve(ctx, "", protocol.StepResolution{Step: "x", Digest: old.Digest, Do: compensations.Retry})
+	requireRefusal(t, err, protocol.NothingDecided, `"x" waits for no decision`)
 
 	right := about(t, second, compensations.Retry, `{"path":"/right"}`)
 	third, err := s.Resolve(ctx, "right", right)
@@ -83,9 +83,9 @@ func TestTheAgentOfASessionCorrectsAStepThatFailed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, third, again, "the same request is the same decision")
 	_, err = s.Resolve(ctx, "", right)
-	requireRefusal(t, err, workflows.NothingDecided, `"b" waits for no decision; it is done`)
+	requireRefusal(t, err, protocol.NothingDecided, `"b" waits for no decision; it is done`)
 	_, err = s.Resolve(ctx, "right", wrong)
-	requireRefusal(t, err, workflows.BadRequest, "asked for something else")
+	requireRefusal(t, err, protocol.BadRequest, "asked for something else")
 	whole, err := s.Await(ctx, "one")
 	require.NoError(t, err)
 	require.Equal(t, []string{"b done", "c done"}, states(whole), "what needs it goes on")
@@ -99,7 +99,7 @@ func TestTheAgentOfASessionCorrectsAStepThatFailed(t *testing.T) {
 	}, notesByTry(*end.Report, "b"))
 	require.Equal(t, []string{"do b", "undo b", "do b", "undo b", "do b", "do c"}, l.calls())
 	_, err = s.Resolve(ctx, "", right)
-	requireRefusal(t, err, workflows.SessionOver, "it has ended")
+	requireRefusal(t, err, protocol.SessionOver, "it has ended")
 }
 
 func TestTheAgentOfASessionSkipsOrUnwinds(t *testing.T) {
@@ -123,7 +123,7 @@ func TestTheAgentOfASessionSkipsOrUnwinds(t *testing.T) {
 	l.world.mu.Unlock()
 	parked, err = s.Step(ctx, "", steps(strings.Replace(askingB, `"b"`, `"d"`, 1)).Steps...)
 	require.NoError(t, err)
-	end, err := s.Resolve(ctx, "", about(t, parked, workflows.DoUnwind, ""))
+	end, err := s.Resolve(ctx, "", about(t, parked, protocol.DoUnwind, ""))
 	require.NoError(t, err)
 	require.Equal(t, compensations.Unwound, end.Report.Status)
 	require.Equal(t, parked.Steps[0].Error+"; unwind by the agent: I see", end.Report.Cause.Text)
@@ -141,9 +141,9 @@ func TestWhatAPersonDecidesIsNotTheAgents(t *testing.T) {
 	require.NoError(t, err)
 	p := parked.Steps[0].Park
 	require.False(t, p.AgentDecides)
-	_, err = s.Resolve(ctx, "", workflows.StepResolution{Step: "b", Digest: p.Digest, Do: compensations.Skip})
-	requireRefusal(t, err, workflows.PersonDecides, "does not say failures: agent")
-	_, err = l.ask(workflows.UpdateResolve, resolution(t, l.awaitState(hasPark), compensations.Skip))
+	_, err = s.Resolve(ctx, "", protocol.StepResolution{Step: "b", Digest: p.Digest, Do: compensations.Skip})
+	requireRefusal(t, err, protocol.PersonDecides, "does not say failures: agent")
+	_, err = l.ask(protocol.UpdateResolve, resolution(t, l.awaitState(hasPark), compensations.Skip))
 	require.NoError(t, err)
 	_, err = s.Finish(ctx, "")
 	require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestTheAgentDecidesNeitherGatesNorUndos(t *testing.T) {
 	r := newRun(t, w)
 	var gated, undoing, correction, retried *updated
 	decide := func(step string, digest activities.Digest, do compensations.Do, with string) *updated {
-		return r.update(workflows.UpdateResolveStep, string(do)+" "+step+with, workflows.StepResolution{Step: step, Digest: digest, Do: do, With: json.RawMessage(with)})
+		return r.update(protocol.UpdateResolveStep, string(do)+" "+step+with, protocol.StepResolution{Step: step, Digest: digest, Do: do, With: json.RawMessage(with)})
 	}
 	r.script(
 		func() {
@@ -166,12 +166,12 @@ func TestTheAgentDecidesNeitherGatesNorUndos(t *testing.T) {
 			require.Equal(t, 2, r.state().Parks[0].Try)
 			decide("b", r.state().Parks[0].Digest, compensations.Skip, "")
 		},
-		func() { r.update(workflows.UpdateStep, "1", steps("a")) },
+		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() { gated = decide("a", r.state().Gates[0].Digest, compensations.Retry, "") },
-		func() { r.decide(workflows.SignalApprove) },
+		func() { r.decide(protocol.SignalApprove) },
 		func() {
 			w.undo = parkFirstUndo("a")
-			r.update(workflows.UpdateRollback, "3", workflows.SessionRollback{Step: "a"})
+			r.update(protocol.UpdateRollback, "3", protocol.SessionRollback{Step: "a"})
 		},
 		func() {
 			parked, ok := parkedUndo(r.state())
@@ -179,22 +179,22 @@ func TestTheAgentDecidesNeitherGatesNorUndos(t *testing.T) {
 			undoing = decide("a", parked.Digest, compensations.Accept, "")
 			r.resolveParked(compensations.Retry)
 		},
-		func() { r.update(workflows.UpdateFinish, "4") },
+		func() { r.update(protocol.UpdateFinish, "4") },
 	)
 	ungated := strings.Replace(askingB, `"id"`, `"gate": "none", "id"`, 1)
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(strings.Replace(lettingAgent, "[]", "["+ungated+"]", 1)))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(strings.Replace(lettingAgent, "[]", "["+ungated+"]", 1)))
 	require.True(t, r.env.IsWorkflowCompleted())
 	require.ErrorContains(t, gated.refused, `"a" waits at a gate, which is for a person to decide`)
 	require.ErrorContains(t, correction.refused, `the file of the session says "gate: none" of "b", for the parameters that are written there`)
 	require.ErrorContains(t, undoing.refused, `the undo of "a" waits, and how it goes on is for a person to decide`)
 	require.NoError(t, retried.refused)
 	for _, u := range []*updated{gated, correction, undoing} {
-		r.failsAs(u.refused, workflows.PersonDecides)
+		r.failsAs(u.refused, protocol.PersonDecides)
 	}
 	require.Equal(t, []string{"do b", "undo b", "do b", "undo b", "plan a", "do a", "undo a", "undo a"}, w.calls)
 }
 
-func parkedUndo(s workflows.State) (compensations.StepReport, bool) {
+func parkedUndo(s protocol.State) (compensations.StepReport, bool) {
 	if s.Report != nil {
 		for _, r := range s.Report.Steps {
 			if compensations.UndoState(r.State) == compensations.Parked {
@@ -210,9 +210,9 @@ func TestAnAgentThatDecidesNothingIsGone(t *testing.T) {
 	r := newRun(t, asking(nil))
 	var alerts alertLog
 	alerts.keepThoseOf(r)
-	r.script(func() { r.update(workflows.UpdateStep, "1", steps(askingB)) })
+	r.script(func() { r.update(protocol.UpdateStep, "1", steps(askingB)) })
 	r.runAfter(50*time.Minute, func() { require.Len(t, r.state().Parks, 1) })
-	r.env.ExecuteWorkflow(workflows.AgentTaskType, json.RawMessage(lettingAgent))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(lettingAgent))
 	report, err := r.ended()
 	require.Error(t, err)
 	require.Contains(t, report.Cause.Text, "its agent has been silent")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // ask has a part of a session undone. Steps that are still running in it are canceled, and those that have not begun are left out.
@@ -26,19 +27,19 @@ func (b *rollbacks) ask(r *rollback) {
 			r.unfinished = append(r.unfinished, s.step.ID)
 		}
 		switch s.view.State {
-		case NotStarted:
+		case protocol.NotStarted:
 			s.addNotes("left out: " + r.cause.Text)
-			b.schedule.setState(s, LeftOut)
-		case Planning, AtGate, Running:
+			b.schedule.setState(s, protocol.LeftOut)
+		case protocol.Planning, protocol.AtGate, protocol.Running:
 			s.withdrawn = true
 			s.addNotes(r.cause.Text)
 			s.cancel()
-		case StepParked:
+		case protocol.StepParked:
 			b.parks.withdraw(s, r.cause.Text)
-		case Done, StepFailed, Canceled, RolledBack, LeftOut:
+		case protocol.Done, protocol.StepFailed, protocol.Canceled, protocol.RolledBack, protocol.LeftOut:
 		}
 	}
-	b.schedule.ready = slices.DeleteFunc(b.schedule.ready, func(s *stepRun) bool { return s.view.State != NotStarted })
+	b.schedule.ready = slices.DeleteFunc(b.schedule.ready, func(s *stepRun) bool { return s.view.State != protocol.NotStarted })
 	b.due = append(b.due, r)
 }
 
@@ -90,19 +91,19 @@ func (b *rollbacks) markUndone(id string, r *rollback) {
 	delete(b.outputs, id)
 	s := b.schedule.byID[id]
 	if s == nil { // it ended in an earlier run
-		i := slices.IndexFunc(b.schedule.past, func(v StepView) bool { return v.ID == id })
-		if i < 0 || b.schedule.past[i].State == Done {
+		i := slices.IndexFunc(b.schedule.past, func(v protocol.StepView) bool { return v.ID == id })
+		if i < 0 || b.schedule.past[i].State == protocol.Done {
 			b.schedule.done--
 		}
 		if i >= 0 {
-			b.schedule.past[i].State = RolledBack
+			b.schedule.past[i].State = protocol.RolledBack
 		}
 		return
 	}
-	if s.view.State == Done {
+	if s.view.State == protocol.Done {
 		b.schedule.done--
 		s.addNotes(r.cause.Text)
 	}
 	s.rollback = nil
-	b.schedule.setState(s, RolledBack)
+	b.schedule.setState(s, protocol.RolledBack)
 }

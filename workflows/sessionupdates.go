@@ -5,8 +5,9 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -14,25 +15,25 @@ import (
 func (t *agentTask) sessionUpdates() []update {
 	nothing := func(workflow.Context) error { return t.checkTakes() }
 	return []update{
-		{UpdateOpen, t.handleOpen, nothing},
-		{UpdateStep, t.handleStep, t.validateStep},
-		{UpdateSavepoint, t.handleSavepoint, t.validateSavepoint},
-		{UpdateNote, t.handleNote, t.validateNote},
-		{UpdateContext, t.handleContext, t.validateContext},
-		{UpdateRollback, t.handleRollback, t.validateRollback},
-		{UpdateRedo, t.handleRedo, t.validateRedo},
-		{UpdateResolveStep, t.handleResolveStep, t.validateResolveStep},
-		{UpdateFinish, t.handleFinish, t.validateFinish},
-		{UpdateAbort, t.handleAbort, t.validateAbort},
-		{UpdateAwait, t.handleAwait, t.validateAwait},
+		{protocol.UpdateOpen, t.handleOpen, nothing},
+		{protocol.UpdateStep, t.handleStep, t.validateStep},
+		{protocol.UpdateSavepoint, t.handleSavepoint, t.validateSavepoint},
+		{protocol.UpdateNote, t.handleNote, t.validateNote},
+		{protocol.UpdateContext, t.handleContext, t.validateContext},
+		{protocol.UpdateRollback, t.handleRollback, t.validateRollback},
+		{protocol.UpdateRedo, t.handleRedo, t.validateRedo},
+		{protocol.UpdateResolveStep, t.handleResolveStep, t.validateResolveStep},
+		{protocol.UpdateFinish, t.handleFinish, t.validateFinish},
+		{protocol.UpdateAbort, t.handleAbort, t.validateAbort},
+		{protocol.UpdateAwait, t.handleAwait, t.validateAwait},
 	}
 }
 
-func (t *agentTask) handleOpen(ctx workflow.Context) (Answer, error) {
+func (t *agentTask) handleOpen(ctx workflow.Context) (protocol.Answer, error) {
 	return t.serve(ctx, nil, t.checkTakes, func(workflow.Context, *request) error { return nil })
 }
 
-func (t *agentTask) handleStep(ctx workflow.Context, r StepRequest) (Answer, error) {
+func (t *agentTask) handleStep(ctx workflow.Context, r protocol.StepRequest) (protocol.Answer, error) {
 	return t.serve(ctx, r, t.checkGrows, func(ctx workflow.Context, q *request) error {
 		compiled, err := t.compileSteps(ctx, r.Steps)
 		if err != nil {
@@ -43,7 +44,7 @@ func (t *agentTask) handleStep(ctx workflow.Context, r StepRequest) (Answer, err
 	})
 }
 
-func (t *agentTask) validateStep(ctx workflow.Context, r StepRequest) error {
+func (t *agentTask) validateStep(ctx workflow.Context, r protocol.StepRequest) error {
 	isKnown, err := t.checkRequest(ctx, r)
 	if isKnown || err != nil {
 		return err
@@ -69,13 +70,13 @@ func (t *agentTask) checkSteps(additions ...task.Addition) error {
 	}
 	for _, a := range additions {
 		if err := t.variant.check(a); err != nil {
-			return refuseRequestf(BadRequest, "%v", err)
+			return protocol.RefuseRequestf(protocol.BadRequest, "%v", err)
 		}
 	}
 	return nil
 }
 
-func (t *agentTask) handleSavepoint(ctx workflow.Context, r SavepointRequest) (Answer, error) {
+func (t *agentTask) handleSavepoint(ctx workflow.Context, r protocol.SavepointRequest) (protocol.Answer, error) {
 	check := func() error { return first(t.checkGrows, func() error { return t.checkSavepoint(r.Name) }) }
 	return t.serve(ctx, r, check, func(ctx workflow.Context, q *request) error {
 		if r.Context != nil {
@@ -83,7 +84,7 @@ func (t *agentTask) handleSavepoint(ctx workflow.Context, r SavepointRequest) (A
 				return err
 			}
 		}
-		if err := t.admit(ctx, "savepoint", savepointBytes+sizeOf(r)); err != nil {
+		if err := t.admit(ctx, "savepoint", savepointBytes+payload.SizeOf(r)); err != nil {
 			return err
 		}
 		t.savepoints.add(r.Name, t.saga.Last()+1)
@@ -95,7 +96,7 @@ func (t *agentTask) handleSavepoint(ctx workflow.Context, r SavepointRequest) (A
 	})
 }
 
-func (t *agentTask) validateSavepoint(ctx workflow.Context, r SavepointRequest) error {
+func (t *agentTask) validateSavepoint(ctx workflow.Context, r protocol.SavepointRequest) error {
 	isKnown, err := t.checkRequest(ctx, r)
 	if isKnown || err != nil {
 		return err
@@ -108,7 +109,7 @@ func (t *agentTask) validateSavepoint(ctx workflow.Context, r SavepointRequest) 
 	})
 }
 
-func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Answer, error) {
+func (t *agentTask) handleRollback(ctx workflow.Context, r protocol.SessionRollback) (protocol.Answer, error) {
 	return t.serve(ctx, r, t.checkTakes, func(_ workflow.Context, q *request) error {
 		from, only, err := t.scope(r)
 		if err != nil {
@@ -122,7 +123,7 @@ func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Ans
 			text += ", kept as branch " + r.Branch.Name
 		}
 		if r.Why != "" {
-			text += ": " + clip(r.Why, maxWhy)
+			text += ": " + payload.Clip(r.Why, payload.MaxWhy)
 		}
 		q.rollback = &rollback{
 			cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, begun: true, from: from, only: only, request: q.id, to: r.To,
@@ -134,7 +135,7 @@ func (t *agentTask) handleRollback(ctx workflow.Context, r SessionRollback) (Ans
 	})
 }
 
-func (t *agentTask) validateRollback(ctx workflow.Context, r SessionRollback) error {
+func (t *agentTask) validateRollback(ctx workflow.Context, r protocol.SessionRollback) error {
 	isKnown, err := t.checkRequest(ctx, r)
 	if isKnown || err != nil {
 		return err
@@ -142,11 +143,11 @@ func (t *agentTask) validateRollback(ctx workflow.Context, r SessionRollback) er
 	return first(t.checkTakes, func() error { _, _, err := t.scope(r); return err })
 }
 
-func (t *agentTask) handleRedo(ctx workflow.Context, r SessionRedo) (Answer, error) {
+func (t *agentTask) handleRedo(ctx workflow.Context, r protocol.SessionRedo) (protocol.Answer, error) {
 	return t.serve(ctx, r, t.checkGrows, func(ctx workflow.Context, q *request) error { return t.redo(ctx, q, r) })
 }
 
-func (t *agentTask) validateRedo(ctx workflow.Context, r SessionRedo) error {
+func (t *agentTask) validateRedo(ctx workflow.Context, r protocol.SessionRedo) error {
 	isKnown, err := t.checkRequest(ctx, r)
 	if isKnown || err != nil {
 		return err
@@ -165,7 +166,7 @@ func (t *agentTask) validateRedo(ctx workflow.Context, r SessionRedo) error {
 	return t.checkSteps(additions...)
 }
 
-func (t *agentTask) handleFinish(ctx workflow.Context) (Answer, error) {
+func (t *agentTask) handleFinish(ctx workflow.Context) (protocol.Answer, error) {
 	return t.serve(ctx, nil, func() error { return first(t.checkTakes, t.checkRests) }, func(_ workflow.Context, q *request) error {
 		t.schedule.open, q.ends = false, true
 		t.executor.silence.limit = 0
@@ -181,14 +182,14 @@ func (t *agentTask) validateFinish(ctx workflow.Context) error {
 	return first(t.checkTakes, t.checkRests)
 }
 
-func (t *agentTask) handleAbort(ctx workflow.Context, r AbortRequest) (Answer, error) {
+func (t *agentTask) handleAbort(ctx workflow.Context, r protocol.AbortRequest) (protocol.Answer, error) {
 	return t.serve(ctx, r, t.checkAlive, func(_ workflow.Context, q *request) error {
 		q.ends = true
 		if t.ending.cause == nil {
 			cause := canceledCause()
-			cause.Text = "aborted by " + orSomebody(clip(r.Who, maxName))
+			cause.Text = "aborted by " + protocol.OrSomebody(payload.Clip(r.Who, payload.MaxName))
 			if r.Why != "" {
-				cause.Text += ": " + clip(r.Why, maxWhy)
+				cause.Text += ": " + payload.Clip(r.Why, payload.MaxWhy)
 			}
 			t.ending.cause = cause
 		}
@@ -196,7 +197,7 @@ func (t *agentTask) handleAbort(ctx workflow.Context, r AbortRequest) (Answer, e
 	})
 }
 
-func (t *agentTask) validateAbort(ctx workflow.Context, r AbortRequest) error {
+func (t *agentTask) validateAbort(ctx workflow.Context, r protocol.AbortRequest) error {
 	isKnown, err := t.checkRequest(ctx, r)
 	if isKnown || err != nil {
 		return err
@@ -215,13 +216,13 @@ func (t *agentTask) checkAlive() error {
 	switch {
 	case t.session == nil:
 		return t.checkTakes()
-	case t.phase == Closed || t.phase == Compiling && t.ending.cause != nil:
-		return refuseRequestf(SessionOver, "the session has ended")
+	case t.phase == protocol.Closed || t.phase == protocol.Compiling && t.ending.cause != nil:
+		return protocol.RefuseRequestf(protocol.SessionOver, "the session has ended")
 	}
 	return nil
 }
 
-func (t *agentTask) handleAwait(ctx workflow.Context, r AwaitRequest) (Answer, error) {
+func (t *agentTask) handleAwait(ctx workflow.Context, r protocol.AwaitRequest) (protocol.Answer, error) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	t.executor.silence.hear(workflow.Now(ctx))
@@ -232,25 +233,25 @@ func (t *agentTask) handleAwait(ctx workflow.Context, r AwaitRequest) (Answer, e
 	return t.answerSoon(ctx, q, func() bool { return false }), nil
 }
 
-func (t *agentTask) validateAwait(_ workflow.Context, r AwaitRequest) error {
+func (t *agentTask) validateAwait(_ workflow.Context, r protocol.AwaitRequest) error {
 	if t.session == nil {
 		return t.checkTakes()
 	}
 	_, isKept := t.session.answers.find(r.Request)
 	if t.session.answers.requests[r.Request] == nil && !isKept && !t.session.seen.has(r.Request) {
-		return refuseRequestf(BadRequest, "request: the session has had no request %q", clip(r.Request, maxName))
+		return protocol.RefuseRequestf(protocol.BadRequest, "request: the session has had no request %q", payload.Clip(r.Request, payload.MaxName))
 	}
 	return nil
 }
 
 // recall answers a request of an earlier run.
-func (t *agentTask) recall(id string) Answer {
+func (t *agentTask) recall(id string) protocol.Answer {
 	if a, isKept := t.session.answers.find(id); isKept {
 		a = t.refresh(a)
-		a.fit()
+		a.Fit()
 		return a
 	}
-	return Answer{Request: id, Phase: t.phase, Forgotten: true}
+	return protocol.Answer{Request: id, Phase: t.phase, Forgotten: true}
 }
 
 // checkRequest reports whether a request was accepted before. It refuses one that asks for something else under the same id.
@@ -258,11 +259,11 @@ func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown boo
 	if t.session == nil {
 		return false, t.checkTakes()
 	}
-	if err := CheckRequest(content); err != nil {
+	if err := protocol.CheckRequest(content); err != nil {
 		return false, err
 	}
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
-	known := DigestOfRequest(content)
+	known := protocol.DigestOfRequest(content)
 	if !t.session.seen.has(id) { // it is new, or was refused
 		return false, nil
 	}
@@ -271,21 +272,15 @@ func (t *agentTask) checkRequest(ctx workflow.Context, content any) (isKnown boo
 	} else if a, isKept := t.session.answers.find(id); isKept {
 		known = a.Digest
 	}
-	if known != DigestOfRequest(content) {
-		return false, refuseRequestf(BadRequest, "request %q was made before and asked for something else: each needs an id of its own", clip(id, maxName))
+	if known != protocol.DigestOfRequest(content) {
+		return false, protocol.RefuseRequestf(protocol.BadRequest, "request %q was made before and asked for something else: each needs an id of its own", payload.Clip(id, payload.MaxName))
 	}
 	return true, nil
 }
 
-// DigestOfRequest identifies what an update asks for: its argument, or nil.
-func DigestOfRequest(content any) activities.Digest {
-	raw, _ := digestedContent(content) // plain data
-	return activities.DigestOf(raw)
-}
-
 // serve has a request carried out, once, and answers when it is over, needs a person, or the run ends, and within seconds at any rate.
 // check is asked again what a validator was asked, for a request that met a session which was being compiled.
-func (t *agentTask) serve(ctx workflow.Context, content any, check func() error, carryOut func(workflow.Context, *request) error) (Answer, error) {
+func (t *agentTask) serve(ctx workflow.Context, content any, check func() error, carryOut func(workflow.Context, *request) error) (protocol.Answer, error) {
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	t.executor.silence.hear(workflow.Now(ctx))
 	q := t.session.answers.requests[id]
@@ -295,7 +290,7 @@ func (t *agentTask) serve(ctx workflow.Context, content any, check func() error,
 		return t.recall(id), nil
 	default:
 		t.session.answers.drop(q)
-		q = &request{id: id, digest: DigestOfRequest(content), checking: true}
+		q = &request{id: id, digest: protocol.DigestOfRequest(content), checking: true}
 		t.session.seen.add(id)
 		t.session.answers.add(q)
 		t.begin(ctx, q, check, carryOut)
@@ -305,7 +300,7 @@ func (t *agentTask) serve(ctx workflow.Context, content any, check func() error,
 	a := t.answerSoon(calm, q, func() bool { return !q.checking && t.needsPerson() })
 	if q.refusal != nil {
 		t.session.answers.drop(q)
-		return Answer{}, q.refusal
+		return protocol.Answer{}, q.refusal
 	}
 	return a, nil
 }
@@ -318,7 +313,7 @@ func (t *agentTask) begin(ctx workflow.Context, q *request, check func() error, 
 	workflow.GoNamed(calm, "request "+q.id, func(ctx workflow.Context) {
 		defer done()
 		begun = true
-		_ = workflow.Await(ctx, func() bool { return t.phase != Compiling || t.ending.cause != nil })
+		_ = workflow.Await(ctx, func() bool { return t.phase != protocol.Compiling || t.ending.cause != nil })
 		err := check()
 		if err == nil {
 			err = carryOut(ctx, q)
@@ -338,7 +333,7 @@ func (t *agentTask) begin(ctx workflow.Context, q *request, check func() error, 
 const answerWithin = 3 * time.Second
 
 // answerSoon answers a request when it is over, or suffices as it stands, and otherwise within answerWithin.
-func (t *agentTask) answerSoon(ctx workflow.Context, q *request, suffices func() bool) Answer {
+func (t *agentTask) answerSoon(ctx workflow.Context, q *request, suffices func() bool) protocol.Answer {
 	isDue := func() bool { return t.isRequestOver(q) || suffices() || t.isLeaving() }
 	if !isDue() {
 		_, _ = workflow.AwaitWithTimeout(ctx, answerWithin, isDue)

@@ -3,165 +3,18 @@ package workflows
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// Phase is what a task is doing.
-type Phase string
-
-// The phases.
-const (
-	NotBegun  Phase = "not-begun" // no worker has taken the task yet
-	Compiling Phase = "compiling"
-	Forward   Phase = "forward"
-	Unwinding Phase = "unwinding"
-	Closed    Phase = "closed"
-)
-
-// StepState is the state of a step while the task goes forward.
-type StepState string
-
-// The states of a step.
-const (
-	NotStarted StepState = "not-started"
-	Planning   StepState = "planning"
-	AtGate     StepState = "at-gate"
-	Running    StepState = "running"
-	Done       StepState = "done"
-	StepFailed StepState = "failed"
-	Canceled   StepState = "canceled"
-	StepParked StepState = "parked"      // it failed and was undone, and waits for a person
-	RolledBack StepState = "rolled-back" // it failed and was undone, and the task went on
-	LeftOut    StepState = "left-out"    // it needs a step that was rolled back
-)
-
-// State answers the query "state".
-type State struct {
-	Task  string               `json:"task"`
-	Name  string               `json:"name"`
-	Agent string               `json:"agent,omitempty"`
-	Phase Phase                `json:"phase"`
-	Cause *compensations.Cause `json:"cause,omitempty"`
-	// Steps are the steps of the present run of the chain, and the notable ones of earlier runs; of a long task, only the last
-	// to have started and those that come next.
-	Steps []StepView `json:"steps"`
-	// Done is the number of steps that are done, in all runs; Total is the number that there are.
-	Done  int `json:"done"`
-	Total int `json:"total"`
-	// Gates are the first steps that wait for approval, each whole, and MoreGates counts the others: QueryStep shows each of them.
-	Gates     []GateView `json:"gates,omitempty"`
-	MoreGates int        `json:"moreGates,omitempty"`
-	// Parks are the first steps that have failed and wait for a person, and MoreParks counts the others.
-	Parks     []ParkView `json:"parks,omitempty"`
-	MoreParks int        `json:"moreParks,omitempty"`
-	// Troubles are what was tried without success, and is tried on. The workflow itself knows those that have lasted for minutes.
-	Troubles []Trouble `json:"troubles,omitempty"`
-	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
-	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
-	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
-	PendingUndos int `json:"pendingUndos,omitempty"`
-	// Stuck says why the task cannot go on; a person can cancel it, or roll back a part of a session.
-	Stuck string `json:"stuck,omitempty"`
-	// Session is nil for a task that takes no steps while it runs.
-	Session *SessionView          `json:"session,omitempty"`
-	Report  *compensations.Report `json:"report,omitempty"` // once it unwinds or is closed
-	// Ignored are the signals that decided nothing, with the reasons.
-	Ignored []string `json:"ignored,omitempty"`
-	// Omitted says what else is left out, for it would be too long.
-	Omitted []string `json:"omitted,omitempty"`
-}
-
-// StepView describes a step while the task goes forward.
-type StepView struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name,omitempty"`
-	Uses    string    `json:"uses"`
-	State   StepState `json:"state,omitempty"`
-	Summary string    `json:"summary,omitempty"`
-	Error   string    `json:"error,omitempty"`
-	Host    string    `json:"host,omitempty"`
-	// Waiting says which host the step waits for, while no worker takes it.
-	Waiting string `json:"waiting,omitempty"`
-	// Try says which try of the step this is, where it is not the first. Began, Ended and Notes are about this try.
-	Try int `json:"try,omitempty"`
-	// Began and Ended are zero until then.
-	Began time.Time `json:"began,omitzero"`
-	Ended time.Time `json:"ended,omitzero"`
-	// Waited is for how long of that it waited at a gate for a person.
-	Waited time.Duration `json:"waited,omitempty"`
-	Notes  []string      `json:"notes,omitempty"`
-	// Tried are the earlier tries that have notes.
-	Tried []Tried `json:"tried,omitempty"`
-	// Outputs are what the step has returned, long ones cut in their middle; only in what a query answers.
-	Outputs map[string]any `json:"outputs,omitempty"`
-	// Progress is the last lines of what a step has told that is being planned, run or undone. No workflow knows them: see activities.Progress.
-	Progress []string `json:"progress,omitempty"`
-}
-
-// Tried is what there is to tell of an earlier try of a step.
-type Tried struct {
-	Try   int      `json:"try"`
-	Notes []string `json:"notes"`
-}
-
-// Text is a note where it stands apart from its try.
-func (t Tried) Text(note string) string { return fmt.Sprintf("in try %d: %s", t.Try, note) }
-
-// Took is how long the step was at work until a time, or until its end if that was before: without its waiting for people.
-func (v StepView) Took(now time.Time) time.Duration {
-	if !v.Ended.IsZero() {
-		now = v.Ended
-	}
-	return max(0, now.Sub(v.Began)-v.Waited)
-}
-
-// Next returns the view of a further try of the step.
-func (v StepView) Next(try int) StepView {
-	next := StepView{ID: v.ID, Name: v.Name, Uses: v.Uses, Host: v.Host, Try: try, Tried: v.Tried}
-	if len(v.Notes) > 0 {
-		next.Tried = append(slices.Clip(v.Tried), Tried{Try: max(1, v.Try), Notes: v.Notes})
-	}
-	return next
-}
-
-// Tries returns what there is to tell of all tries, the present one last.
-func (v StepView) Tries() []Tried {
-	return append(slices.Clip(v.Tried), Tried{Try: max(1, v.Try), Notes: v.Notes})
-}
-
-// AllNotes returns the notes of all tries. Those of earlier ones say which try they are about.
-func (v StepView) AllNotes() []string {
-	var all []string
-	for _, t := range v.Tried {
-		for _, note := range t.Notes {
-			all = append(all, t.Text(note))
-		}
-	}
-	return append(all, v.Notes...)
-}
-
-// GateView is a gate that waits for a person.
-type GateView struct {
-	Step string `json:"step"`
-	// Digest identifies this opening of this gate: approve and reject must carry it.
-	Digest  activities.Digest `json:"digest"`
-	Opening int               `json:"opening"`
-	Why     string            `json:"why"`
-	Change  activities.Change `json:"change"`
-	Since   time.Time         `json:"since"`
-	Until   time.Time         `json:"until"`
-}
 
 // maxViewed bounds the steps in the answer to a query.
 const maxViewed = 1000
 
-func (t *agentTask) state(ctx workflow.Context) State {
-	s := State{
+func (t *agentTask) state(ctx workflow.Context) protocol.State {
+	s := protocol.State{
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.compiled.Name, Agent: t.compiled.Agent,
 		Phase: t.phase, Cause: t.ending.cause, Ignored: t.inbox.Ignored().Reasons, Report: t.report,
 		Gates: t.gates.views(), Parks: t.parks.views(), Troubles: t.shownTroubles(), Done: t.schedule.done, Total: t.schedule.size,
@@ -172,14 +25,14 @@ func (t *agentTask) state(ctx workflow.Context) State {
 	for _, step := range t.schedule.steps[from:to] {
 		s.Steps = append(s.Steps, step.view)
 	}
-	t.runner.outputs.show(s.Steps)
-	if t.session != nil && t.phase != Compiling {
-		s.Session = &SessionView{
+	protocol.ShowOutputs(s.Steps, t.runner.outputs)
+	if t.session != nil && t.phase != protocol.Compiling {
+		s.Session = &protocol.SessionView{
 			Open: t.schedule.open, Savepoints: t.savepoints.names(), Heard: t.executor.silence.heard, AgentGone: t.executor.silence.asked,
 			Contexts: t.session.contexts, Since: t.sinceContext(), Notes: t.session.notes, TakenBack: t.takenBack(),
 		}
 	}
-	if t.phase == Unwinding {
+	if t.phase == protocol.Unwinding {
 		s.PendingUndos, _ = t.saga.Pending()
 	}
 	if t.report == nil && t.saga.Unwinding() {
@@ -187,47 +40,35 @@ func (t *agentTask) state(ctx workflow.Context) State {
 		r.Task = s.Task
 		s.Report = &r
 	}
-	s.fit()
+	s.Fit()
 	return s
 }
 
-// StepNow answers the query "step": all about one step, whole where a State has only a part.
-type StepNow struct {
-	Step StepView `json:"step"`
-	// Gate is where it waits for approval, Park why it waits after it has failed, and Undo how its undo stands.
-	Gate *GateView                 `json:"gate,omitempty"`
-	Park *ParkView                 `json:"park,omitempty"`
-	Undo *compensations.StepReport `json:"undo,omitempty"`
-}
-
 // stepNow handles QueryStep.
-func (t *agentTask) stepNow(id string) (StepNow, error) {
-	var now StepNow
+func (t *agentTask) stepNow(id string) (protocol.StepNow, error) {
+	var now protocol.StepNow
 	if s := t.schedule.byID[id]; s != nil {
 		now.Step = s.view
 		now.Gate, now.Park = s.gateView(), s.parkView()
-	} else if i := slices.IndexFunc(t.schedule.past, func(v StepView) bool { return v.ID == id }); i >= 0 {
+	} else if i := slices.IndexFunc(t.schedule.past, func(v protocol.StepView) bool { return v.ID == id }); i >= 0 {
 		now.Step = t.schedule.past[i]
 	}
 	if undo, begun := t.saga.UndoOf(id); begun {
 		now.Undo = &undo
 	}
 	if now.Step.ID == "" && now.Undo == nil {
-		return now, fmt.Errorf("this run of the task has no step %q", clip(id, maxName))
+		return now, fmt.Errorf("this run of the task has no step %q", payload.Clip(id, payload.MaxName))
 	}
 	now.Step.ID, now.Step.Outputs = id, t.runner.outputs[id]
-	if now.Step.State != Done {
+	if now.Step.State != protocol.Done {
 		now.Step.Outputs = nil
 	}
-	shorten(&now, maxPayload, cut{make: func() {
-		now.Step = clipViews([]StepView{now.Step}, maxWhy)[0]
-		now.Gate = now.Gate.short(maxWhy)
-	}})
+	now.Fit()
 	return now, nil
 }
 
 // gateView is the gate at which a step waits; nil if it waits at none.
-func (s *stepRun) gateView() *GateView {
+func (s *stepRun) gateView() *protocol.GateView {
 	if s.gate == nil || s.gate.decision != nil {
 		return nil
 	}
@@ -236,7 +77,7 @@ func (s *stepRun) gateView() *GateView {
 }
 
 // parkView is why a step waits after it has failed; nil if it does not wait.
-func (s *stepRun) parkView() *ParkView {
+func (s *stepRun) parkView() *protocol.ParkView {
 	if s.park == nil || s.park.decision != nil {
 		return nil
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // noise is a text of about so many bytes when it is compressed.
@@ -30,7 +30,7 @@ func noise(r *rand.Rand, bytes int) string {
 }
 
 // fillCarry makes a carry so large that so many bytes are left, about.
-func fillCarry(t *testing.T, c *workflows.Carry, left int) {
+func fillCarry(t *testing.T, c *protocol.Carry, left int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, leaves := range []int{30_000, left} {
 		raw, err := json.Marshal(c)
@@ -52,14 +52,14 @@ func almostFull(t *testing.T, w *world, then func(r *run)) *chained {
 		switch n {
 		case 1:
 			r.script(func() {
-				r.update(workflows.UpdateStep, "1", steps("a", fmt.Sprintf(`{"id": "big", "uses": "fake.do", "with": {"from": %q}}`, noise(rand.New(rand.NewPCG(3, 4)), 40_000))))
+				r.update(protocol.UpdateStep, "1", steps("a", fmt.Sprintf(`{"id": "big", "uses": "fake.do", "with": {"from": %q}}`, noise(rand.New(rand.NewPCG(3, 4)), 40_000))))
 			})
 			r.continueAsNew(2 * time.Minute)
 		case 2:
 			then(r)
 		}
 	}
-	l.pass = func(c *workflows.Carry) {
+	l.pass = func(c *protocol.Carry) {
 		if l.runs == 1 {
 			c.Session.Written = nil // it is left out where it does not fit
 			fillCarry(t, c, 3_000)
@@ -72,25 +72,25 @@ func almostFull(t *testing.T, w *world, then func(r *run)) *chained {
 func (r *run) sendUseless() {
 	texts := rand.New(rand.NewPCG(5, 6))
 	for range 50 {
-		r.env.SignalWorkflow(workflows.SignalApprove, workflows.Decision{Step: noise(texts, 400)})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: noise(texts, 400)})
 	}
 }
 
 func TestASessionThatCannotBeCarriedOverSaysSoAndGoesOnWhenAPartIsRolledBack(t *testing.T) {
 	var full, place, refused, back *updated
-	var stuck, after workflows.State
+	var stuck, after protocol.State
 	var alerts alertLog
 	l := almostFull(t, &world{}, func(r *run) {
 		alerts.keepThoseOf(r)
 		r.script(
-			func() { full = r.update(workflows.UpdateStep, "2", steps("b")) },
+			func() { full = r.update(protocol.UpdateStep, "2", steps("b")) },
 			func() { place = r.mark("here") },
 			r.sendUseless,
 			func() { r.env.SetContinueAsNewSuggested(true); r.sendUseless() },
 			func() { stuck = r.state() },
-			func() { refused = r.update(workflows.UpdateStep, "3", steps("c")) },
+			func() { refused = r.update(protocol.UpdateStep, "3", steps("c")) },
 			func() {
-				back = r.update(workflows.UpdateRollback, "4", workflows.SessionRollback{Step: "big"})
+				back = r.update(protocol.UpdateRollback, "4", protocol.SessionRollback{Step: "big"})
 			},
 		)
 	})
@@ -98,19 +98,19 @@ func TestASessionThatCannotBeCarriedOverSaysSoAndGoesOnWhenAPartIsRolledBack(t *
 	l.in = func(n int, r *run) {
 		in(n, r)
 		if n == 3 {
-			r.script(func() { after = r.state() }, func() { r.update(workflows.UpdateFinish, "5") })
+			r.script(func() { after = r.state() }, func() { r.update(protocol.UpdateFinish, "5") })
 		}
 	}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 3, l.runs)
-	l.last.failsAs(full.err, workflows.BadRequest)
+	l.last.failsAs(full.err, protocol.BadRequest)
 	require.Regexp(t, `steps: up to \d+ bytes more, but what the session carries has 99\d{4} bytes compressed and can have \d+: .* roll back a part`, full.err.Error())
-	l.last.failsAs(place.err, workflows.BadRequest)
+	l.last.failsAs(place.err, protocol.BadRequest)
 	require.Contains(t, stuck.Stuck, "what the next run would need is too large: it has 100")
 	require.Contains(t, stuck.Stuck, "roll back a part of it, or cancel it")
-	require.Equal(t, workflows.Forward, stuck.Phase)
-	l.last.failsAs(refused.refused, workflows.SessionBusy)
+	require.Equal(t, protocol.Forward, stuck.Phase)
+	l.last.failsAs(refused.refused, protocol.SessionBusy)
 	require.NoError(t, back.refused)
 	require.NoError(t, back.err)
 	require.Empty(t, after.Stuck)
@@ -118,7 +118,7 @@ func TestASessionThatCannotBeCarriedOverSaysSoAndGoesOnWhenAPartIsRolledBack(t *
 	require.Contains(t, strings.Join(report.Notes, "\n"), "it was stuck: ")
 	require.Equal(t, []string{"do a", "do big", "undo big"}, l.world.calls)
 	require.Len(t, alerts.sent(), 1)
-	require.Equal(t, workflows.Stuck, alerts.sent()[0].State)
+	require.Equal(t, protocol.Stuck, alerts.sent()[0].State)
 }
 
 func TestATaskThatIsStuckCanBeCanceled(t *testing.T) {
@@ -154,14 +154,14 @@ func TestTheOutputsOfARequestThatIsNotOverAreCarried(t *testing.T) {
 	l.in = func(n int, r *run) {
 		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
 		if n == 1 {
-			r.script(func() { r.update(workflows.UpdateStep, "many", steps(all...)) })
+			r.script(func() { r.update(protocol.UpdateStep, "many", steps(all...)) })
 			r.continueAsNew(2 * time.Minute)
 			return
 		}
 		r.script(
-			func() { r.decide(workflows.SignalApprove) },
-			func() { after = r.update(workflows.UpdateStep, "many", steps(all...)) },
-			func() { r.update(workflows.UpdateFinish, "end") },
+			func() { r.decide(protocol.SignalApprove) },
+			func() { after = r.update(protocol.UpdateStep, "many", steps(all...)) },
+			func() { r.update(protocol.UpdateFinish, "end") },
 		)
 	}
 	report, err := l.report()
@@ -170,7 +170,7 @@ func TestTheOutputsOfARequestThatIsNotOverAreCarried(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Len(t, after.answer.Steps, 100)
 	for _, s := range after.answer.Steps {
-		require.Equal(t, workflows.Done, s.State)
+		require.Equal(t, protocol.Done, s.State)
 	}
 	require.Len(t, w.calls, 101)
 }
@@ -184,13 +184,13 @@ func TestARequestThatIsTooLargeIsRefusedBeforeItBegins(t *testing.T) {
 			for range 20 {
 				all = append(all, fmt.Sprintf(`{"uses": "fake.do", "with": {"from": %q}}`, strings.Repeat("x", 60_000)))
 			}
-			big = r.update(workflows.UpdateStep, "1", steps(all...))
+			big = r.update(protocol.UpdateStep, "1", steps(all...))
 		},
-		func() { next = r.update(workflows.UpdateStep, "2", steps("a")) },
-		func() { r.update(workflows.UpdateFinish, "3") },
+		func() { next = r.update(protocol.UpdateStep, "2", steps("a")) },
+		func() { r.update(protocol.UpdateFinish, "3") },
 	)
 	r.session()
-	r.failsAs(big.refused, workflows.BadRequest)
+	r.failsAs(big.refused, protocol.BadRequest)
 	require.ErrorContains(t, big.refused, "the request has 1200")
 	require.ErrorContains(t, big.refused, "can have 1000000: send fewer steps at once")
 	require.Equal(t, []string{"a done"}, states(next.answer))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // triedTwice unwinds from c to b once. Each forward leaves a note, and so does each undo of b.
@@ -47,15 +47,15 @@ func TestEachTryOfAStepTellsItsOwnNotesAndLosses(t *testing.T) {
 func TestATaskThatIsOpenTellsWhichTryItsNotesAreAbout(t *testing.T) {
 	w := triedTwice()
 	addGate(w.steps, "c", 24*time.Hour)
-	var views []workflows.StepView
+	var views []protocol.StepView
 	r := newRun(t, w)
-	r.runAfter(time.Hour, func() { r.decide(workflows.SignalApprove) })
-	r.runAfter(2*time.Hour, func() { views = r.state().Steps; r.decide(workflows.SignalReject) })
+	r.runAfter(time.Hour, func() { r.decide(protocol.SignalApprove) })
+	r.runAfter(2*time.Hour, func() { views = r.state().Steps; r.decide(protocol.SignalReject) })
 	_, err := r.report()
 	require.Error(t, err)
 	require.Equal(t, []any{"b", 2}, []any{views[1].ID, views[1].Try})
 	require.Equal(t, []string{"left b-2"}, views[1].Notes)
-	require.Equal(t, []workflows.Tried{{Try: 1, Notes: []string{"left b-1"}}}, views[1].Tried)
+	require.Equal(t, []protocol.Tried{{Try: 1, Notes: []string{"left b-1"}}}, views[1].Tried)
 	require.Equal(t, []string{"in try 1: left b-1", "left b-2"}, views[1].AllNotes())
 }
 

@@ -10,29 +10,16 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
-
-// Trouble is what was tried without success, and is tried on.
-type Trouble struct {
-	What string `json:"what"`
-	// Step is the one that it is about; empty where it is about several, or about the task.
-	Step string `json:"step,omitempty"`
-	// Attempt is the number of the attempt that is under way or comes next. No workflow knows it.
-	Attempt int `json:"attempt,omitempty"`
-	// Reason is why it failed last.
-	Reason string    `json:"reason"`
-	Since  time.Time `json:"since,omitzero"`
-}
-
-// Failing is the state in an Alert about a Trouble.
-const Failing compensations.UndoState = "failing"
 
 // maxTroubles is how many troubles are shown.
 const maxTroubles = 20
 
 // troubles are those of one workflow, the oldest first. The zero value keeps them to itself.
 type troubles struct {
-	open    []*Trouble
+	open    []*protocol.Trouble
 	changed func()
 	alert   func(workflow.Context, compensations.StepReport)
 }
@@ -41,7 +28,7 @@ type troubles struct {
 // fails for minutes is shown, and alerts a person.
 func (t *troubles) persist(ctx workflow.Context, o workflow.ActivityOptions, at activities.Place, wait time.Duration, activity string, argument, result any) error {
 	p := newPatience(wait)
-	now := &Trouble{What: o.Summary, Since: workflow.Now(ctx)}
+	now := &protocol.Trouble{What: o.Summary, Since: workflow.Now(ctx)}
 	defer t.end(now)
 	limit := o.ScheduleToCloseTimeout
 	for {
@@ -60,12 +47,12 @@ func (t *troubles) persist(ctx workflow.Context, o workflow.ActivityOptions, at 
 		if !isTriedOn {
 			return err
 		}
-		t.show(ctx, now, activity, clip(reason, maxWhy))
+		t.show(ctx, now, activity, payload.Clip(reason, payload.MaxWhy))
 	}
 }
 
 // show shows why something fails, and alerts a person the first time.
-func (t *troubles) show(ctx workflow.Context, now *Trouble, activity, reason string) {
+func (t *troubles) show(ctx workflow.Context, now *protocol.Trouble, activity, reason string) {
 	isNew := now.Reason == ""
 	now.Reason = reason
 	if isNew {
@@ -75,41 +62,41 @@ func (t *troubles) show(ctx workflow.Context, now *Trouble, activity, reason str
 		t.changed()
 	}
 	if isNew && t.alert != nil {
-		t.alert(ctx, compensations.StepReport{Action: activity, State: string(Failing), Reason: now.What + ": " + reason})
+		t.alert(ctx, compensations.StepReport{Action: activity, State: string(protocol.Failing), Reason: now.What + ": " + reason})
 	}
 }
 
-func (t *troubles) end(now *Trouble) {
+func (t *troubles) end(now *protocol.Trouble) {
 	if now.Reason == "" {
 		return
 	}
-	t.open = slices.DeleteFunc(t.open, func(o *Trouble) bool { return o == now })
+	t.open = slices.DeleteFunc(t.open, func(o *protocol.Trouble) bool { return o == now })
 	if t.changed != nil {
 		t.changed()
 	}
 }
 
 // views returns the troubles, with the undos that fail.
-func (t *troubles) views(saga *compensations.Saga) []Trouble {
-	var views []Trouble
+func (t *troubles) views(saga *compensations.Saga) []protocol.Trouble {
+	var views []protocol.Trouble
 	for _, o := range t.open {
 		views = append(views, *o)
 	}
 	if saga != nil {
 		for _, u := range saga.Failing(maxTroubles) {
-			views = append(views, Trouble{What: "undo " + u.Step, Step: u.Step, Reason: u.Reason})
+			views = append(views, protocol.Trouble{What: "undo " + u.Step, Step: u.Step, Reason: u.Reason})
 		}
 	}
 	return views[:min(len(views), maxTroubles)]
 }
 
 // shownTroubles are what the task tries without success: what holds it up first.
-func (t *agentTask) shownTroubles() []Trouble {
+func (t *agentTask) shownTroubles() []protocol.Trouble {
 	return append(t.troubles.views(t.saga), t.alerts.troubles()...)
 }
 
 // describeTroubles writes troubles for the Temporal UI, as Markdown.
-func describeTroubles(all []Trouble) string {
+func describeTroubles(all []protocol.Trouble) string {
 	var b strings.Builder
 	for _, o := range all {
 		fmt.Fprintf(&b, "- trouble: %s: %s\n", escapeCell(o.What), escapeCell(o.Reason))

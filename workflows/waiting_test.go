@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // elsewhere is a task whose second step belongs to a host without a worker.
@@ -21,7 +21,7 @@ func elsewhere(t *testing.T) *live {
 	return l
 }
 
-func waitsForHost(s workflows.State) bool {
+func waitsForHost(s protocol.State) bool {
 	return len(s.Steps) == 2 && s.Steps[1].Waiting == "waiting for host away"
 }
 
@@ -49,7 +49,7 @@ func TestATaskThatWaitsForAHostCanBeCanceled(t *testing.T) {
 	l := elsewhere(t)
 	l.awaitState(waitsForHost)
 	require.NoError(t, l.client.CancelWorkflow(t.Context(), l.run.GetID(), ""))
-	l.awaitState(func(s workflows.State) bool { return s.Phase == workflows.Unwinding })
+	l.awaitState(func(s protocol.State) bool { return s.Phase == protocol.Unwinding })
 	l.serve(l.queue + "@away") // its undo waits too: the step may have been taken
 	report, err := l.report()
 	require.Error(t, err)

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 const queue = "bench"
@@ -150,8 +150,8 @@ func (t *tasks) runTask(ctx context.Context, in string, n int, fails bool) (task
 func (t *tasks) start(ctx context.Context, steps []map[string]any) (client.WorkflowRun, error) {
 	t.count++
 	return t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: fmt.Sprintf("bench-%d", t.count), TaskQueue: queue, TypedSearchAttributes: workflows.OpenAttributes("bench"),
-	}, workflows.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": steps})
+		ID: fmt.Sprintf("bench-%d", t.count), TaskQueue: queue, TypedSearchAttributes: protocol.OpenAttributes("bench"),
+	}, protocol.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": steps})
 }
 
 // open starts a task that writes /written in a container and then waits at a gate; end cancels it.

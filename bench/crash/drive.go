@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -127,7 +127,7 @@ type driver struct {
 	plan plan
 	// first is the run of the task; now is the workflow that owns its ledger, and since when.
 	first   string
-	now     workflows.Chain
+	now     protocol.Chain
 	since   time.Time
 	stops   int // how often it was canceled or terminated
 	decided map[activities.Digest]time.Time
@@ -137,7 +137,7 @@ type driver struct {
 }
 
 // own makes a workflow the one that is followed.
-func (d *driver) own(ctx context.Context, c workflows.Chain) {
+func (d *driver) own(ctx context.Context, c protocol.Chain) {
 	if c.RunID == d.now.RunID {
 		return
 	}
@@ -183,7 +183,7 @@ func (d *driver) startTask(ctx context.Context) error {
 			ID: d.plan.ID, TaskQueue: queue, WorkflowTaskTimeout: 3 * time.Second,
 			WorkflowExecutionErrorWhenAlreadyStarted: true,
 			WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		}, workflows.AgentTaskType, doc)
+		}, protocol.AgentTaskType, doc)
 		cancel()
 		var already *serviceerror.WorkflowExecutionAlreadyStarted
 		switch {
@@ -225,7 +225,7 @@ func (d *driver) toTheEnd(ctx context.Context) (e taskEnd, v verdict, err error)
 		}
 	}
 	d.chains = []string{d.first}
-	d.own(ctx, workflows.Chain{WorkflowID: d.plan.ID, RunID: d.first, FirstRunID: d.first})
+	d.own(ctx, protocol.Chain{WorkflowID: d.plan.ID, RunID: d.first, FirstRunID: d.first})
 	e.Report, v, err = d.follow(ctx, failed)
 	for _, do := range d.plan.Sequel.acts() {
 		if err != nil || !v.clean() || len(e.Earlier) == 0 && !e.committed() {
@@ -280,7 +280,7 @@ func (d *driver) follow(ctx context.Context, failed <-chan error) (report compen
 
 // await returns how a workflow ended, however often the server goes away meanwhile. It returns nothing about one that was
 // terminated: another workflow continues it.
-func (d *driver) await(ctx context.Context, c workflows.Chain) {
+func (d *driver) await(ctx context.Context, c protocol.Chain) {
 	var report compensations.Report
 	for ctx.Err() == nil {
 		err := d.client.GetWorkflow(ctx, c.WorkflowID, c.RunID).Get(ctx, &report)
@@ -309,10 +309,10 @@ func (d *driver) await(ctx context.Context, c workflows.Chain) {
 }
 
 // state asks a worker.
-func (d *driver) state(ctx context.Context) (s workflows.State, err error) {
+func (d *driver) state(ctx context.Context) (s protocol.State, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	answer, err := d.client.QueryWorkflow(ctx, d.now.WorkflowID, d.now.RunID, workflows.QueryState)
+	answer, err := d.client.QueryWorkflow(ctx, d.now.WorkflowID, d.now.RunID, protocol.QueryState)
 	if err == nil {
 		err = answer.Get(&s)
 	}
@@ -335,7 +335,7 @@ func (d *driver) pending(ctx context.Context) (all []string) {
 }
 
 // describeState is a state in a line.
-func describeState(s workflows.State) string {
+func describeState(s protocol.State) string {
 	raw, _ := json.Marshal(s) // plain data
 	return string(raw)
 }
@@ -419,15 +419,15 @@ func (d *driver) terminate(ctx context.Context) (done bool) {
 const decideAgain = 10 * time.Second
 
 // decide decides a gate.
-func (d *driver) decide(ctx context.Context, g workflows.GateView) {
+func (d *driver) decide(ctx context.Context, g protocol.GateView) {
 	if time.Since(d.decided[g.Digest]) < decideAgain {
 		return
 	}
-	signal := workflows.SignalApprove
+	signal := protocol.SignalApprove
 	if d.plan.Ends == rejected && g.Step == d.plan.last() {
-		signal = workflows.SignalReject
+		signal = protocol.SignalReject
 	}
-	err := d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, signal, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
+	err := d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, signal, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
 	if err == nil {
 		d.decided[g.Digest] = time.Now()
 	}

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Limits on what one trial waits for.
@@ -68,8 +68,8 @@ func (t *trial) playTrial(ctx context.Context) (err error) {
 	if t.side == usualSide {
 		t.run, err = t.stage.client.ExecuteWorkflow(ctx, options, usualType, t.id())
 	} else {
-		options.TypedSearchAttributes = workflows.OpenAttributes("bench")
-		t.run, err = t.stage.client.ExecuteWorkflow(ctx, options, workflows.AgentTaskType, document(t.id()))
+		options.TypedSearchAttributes = protocol.OpenAttributes("bench")
+		t.run, err = t.stage.client.ExecuteWorkflow(ctx, options, protocol.AgentTaskType, document(t.id()))
 	}
 	if err != nil {
 		return err
@@ -153,11 +153,11 @@ func (t *trial) wait(ctx context.Context, run client.WorkflowRun) (enumspb.Workf
 func (t *trial) recover(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, recoverLimit)
 	defer cancel()
-	chain := workflows.Chain{WorkflowID: t.run.GetID(), RunID: t.run.GetRunID(), FirstRunID: t.run.GetRunID()}
-	id := workflows.RecoverID(chain)
+	chain := protocol.Chain{WorkflowID: t.run.GetID(), RunID: t.run.GetRunID(), FirstRunID: t.run.GetRunID()}
+	id := protocol.RecoverID(chain)
 	run, err := t.stage.client.ExecuteWorkflow(limited, client.StartWorkflowOptions{
-		ID: id, TaskQueue: t.stage.post.Queue, TypedSearchAttributes: workflows.OpenAttributes("bench"),
-	}, workflows.RecoverType, workflows.RecoverRequest{Chain: chain, Ended: t.ended, Who: "bench"})
+		ID: id, TaskQueue: t.stage.post.Queue, TypedSearchAttributes: protocol.OpenAttributes("bench"),
+	}, protocol.RecoverType, protocol.RecoverRequest{Chain: chain, Ended: t.ended, Who: "bench"})
 	if err != nil {
 		return err
 	}

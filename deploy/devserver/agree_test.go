@@ -10,18 +10,18 @@ import (
 	"go.temporal.io/api/enums/v1"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestSearchAttributesAreThoseOfTheWorkflows(t *testing.T) {
 	set := map[string]enums.IndexedValueType{
-		workflows.AttributeStatus.GetName():  workflows.AttributeStatus.GetValueType(),
-		workflows.AttributeAgent.GetName():   workflows.AttributeAgent.GetValueType(),
-		workflows.AttributeGate.GetName():    workflows.AttributeGate.GetValueType(),
-		workflows.AttributeFailing.GetName(): workflows.AttributeFailing.GetValueType(),
-		workflows.AttributeParked.GetName():  workflows.AttributeParked.GetValueType(),
-		workflows.AttributeTask.GetName():    workflows.AttributeTask.GetValueType(),
-		workflows.AttributePending.GetName(): workflows.AttributePending.GetValueType(),
+		protocol.AttributeStatus.GetName():  protocol.AttributeStatus.GetValueType(),
+		protocol.AttributeAgent.GetName():   protocol.AttributeAgent.GetValueType(),
+		protocol.AttributeGate.GetName():    protocol.AttributeGate.GetValueType(),
+		protocol.AttributeFailing.GetName(): protocol.AttributeFailing.GetValueType(),
+		protocol.AttributeParked.GetName():  protocol.AttributeParked.GetValueType(),
+		protocol.AttributeTask.GetName():    protocol.AttributeTask.GetValueType(),
+		protocol.AttributePending.GetName(): protocol.AttributePending.GetValueType(),
 	}
 	registered := map[string]enums.IndexedValueType{}
 	for _, a := range devserver.SearchAttributes {

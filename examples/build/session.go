@@ -24,7 +24,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -176,7 +176,7 @@ func (s *session) try(ctx context.Context, file []byte, out io.Writer) error {
 	s.tries++
 	run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: fmt.Sprintf("%s-%d", s.container, s.tries), TaskQueue: s.queue,
-	}, workflows.AgentTaskType, input)
+	}, protocol.AgentTaskType, input)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 const saved = `name: set two
@@ -55,7 +55,7 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", name("unwound"), "--watch").status)
 	_, err := d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name("foreign"), TaskQueue: "nobody's"}, "SomebodyElses")
 	require.NoError(t, err)
-	d.continued(name("newer"), workflows.Carry{Version: workflows.CarryVersion + 1})
+	d.continued(name("newer"), protocol.Carry{Version: protocol.CarryVersion + 1})
 	before := d.list()
 
 	for line, want := range map[string]string{
@@ -93,17 +93,17 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 }
 
 // continued starts a task whose first run hands this over to a second one, on a queue that nobody serves.
-func (d *desk) continued(id string, over workflows.Carry) {
+func (d *desk) continued(id string, over protocol.Carry) {
 	d.Helper()
 	first := worker.New(d.client, id+"-first", worker.Options{})
 	first.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
-		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, "nobody's"), workflows.AgentTaskType, nil, over)
-	}, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, "nobody's"), protocol.AgentTaskType, nil, over)
+	}, workflow.RegisterOptions{Name: protocol.AgentTaskType})
 	require.NoError(d, first.Start())
 	defer first.Stop()
 	run, err := d.client.ExecuteWorkflow(d.Context(), client.StartWorkflowOptions{
-		ID: id, TaskQueue: id + "-first", TypedSearchAttributes: workflows.OpenAttributes("bot"),
-	}, workflows.AgentTaskType)
+		ID: id, TaskQueue: id + "-first", TypedSearchAttributes: protocol.OpenAttributes("bot"),
+	}, protocol.AgentTaskType)
 	require.NoError(d, err)
 	require.Eventually(d, func() bool {
 		now, err := d.client.DescribeWorkflowExecution(d.Context(), id, "")
@@ -191,7 +191,7 @@ steps:
 	d.world.set("b", "a colleague's")
 	d.ok("reject", t.Name(), "last", "--why", "no")
 	parkOf := func(id, step string) string {
-		s := d.until(id, func(s workflows.State) bool {
+		s := d.until(id, func(s protocol.State) bool {
 			return s.Report != nil && slices.ContainsFunc(s.Report.Steps, func(r compensations.StepReport) bool {
 				return r.Step == step && r.State == string(compensations.Parked)
 			})

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/follow"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // asker is a view that asks the person at the terminal about each gate and each parked undo, one at a time. While a question stands,
@@ -30,7 +30,7 @@ type asker struct {
 	asking  *question
 	sending bool
 	asked   map[activities.Digest]bool
-	latest  workflows.State
+	latest  protocol.State
 	unseen  bool // the view has not shown the latest state
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -74,7 +74,7 @@ func (a *asker) takeAnswers(ctx context.Context, closed <-chan struct{}) {
 }
 
 // ShowState shows a state, and asks the first question in it that the person has not been asked.
-func (a *asker) ShowState(s workflows.State, now time.Time) {
+func (a *asker) ShowState(s protocol.State, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.latest, a.unseen = s, true
@@ -167,7 +167,7 @@ func (a *asker) send(ctx context.Context, q *question, send sender) (string, err
 }
 
 // stands reports whether what was asked about still waits. Where more waits than a state lists, the task itself says so at the decision.
-func (a *asker) stands(s workflows.State, asked activities.Digest) bool {
+func (a *asker) stands(s protocol.State, asked activities.Digest) bool {
 	return s.MoreGates+s.MoreParks > 0 || slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
 }
 

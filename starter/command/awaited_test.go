@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // TestWhatWaitsForAHostThatNobodyServesSaysSo: before the first step, while its host is asked about it, and when the step is to run.
@@ -46,7 +46,7 @@ steps:
 	d.ok("cancel", t.Name()+"-json")
 	require.Contains(t, d.ok("show", t.Name()), " · "+waits+"\n")
 	s := d.shown(t.Name())
-	require.Equal(t, workflows.Compiling, s.Phase)
+	require.Equal(t, protocol.Compiling, s.Phase)
 	require.Equal(t, []string{"away"}, s.AwaitedHosts)
 	watched := d.begin("watch", t.Name(), "--wait")
 	d.prints(watched, "  "+waits+"\n")

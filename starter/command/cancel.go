@@ -9,7 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func (p *program) cancelCommand() *cobra.Command {
@@ -28,7 +28,7 @@ unwinding changes nothing.
 			switch {
 			case t.Closed():
 				return usage.Errorf("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
-			case t.Type == workflows.RecoverType || t.Type == workflows.RollbackType:
+			case t.Type == protocol.RecoverType || t.Type == protocol.RollbackType:
 				return usage.Errorf("%s undoes a task and cannot be cancelled: it ends when everything is undone", t.ID)
 			}
 			if err := c.CheckTakesDecisions(ctx, t); err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // completionLimit bounds how long a shell waits for a completion.
@@ -17,7 +17,7 @@ const completionLimit = 2 * time.Second
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
 // completeTask completes the id of a task, and then a step if steps is set: it lists a task's steps to choose from.
-func (p *program) completeTask(of tasks.Filter, steps func(workflows.State) []string) completion {
+func (p *program) completeTask(of tasks.Filter, steps func(protocol.State) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		parent := cmd.Context()
 		if parent == nil {
@@ -52,7 +52,7 @@ func (p *program) completeTask(of tasks.Filter, steps func(workflows.State) []st
 	}
 }
 
-func gateSteps(s workflows.State) []string {
+func gateSteps(s protocol.State) []string {
 	var steps []string
 	for _, g := range s.Gates {
 		steps = append(steps, g.Step)
@@ -60,7 +60,7 @@ func gateSteps(s workflows.State) []string {
 	return steps
 }
 
-func parkedSteps(s workflows.State) []string {
+func parkedSteps(s protocol.State) []string {
 	var steps []string
 	for _, p := range s.Parks {
 		steps = append(steps, p.Step)

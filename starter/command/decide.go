@@ -17,7 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // decisionFlags are the flags of a command that shows something, and then decides about it.
@@ -105,7 +105,7 @@ func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step stri
 			return err
 		}
 	}
-	told, err := sendDecision(ctx, c, t, workflows.Decision{Step: step, Digest: g.Digest, Who: currentUser(), Why: f.why}, approve)
+	told, err := sendDecision(ctx, c, t, protocol.Decision{Step: step, Digest: g.Digest, Who: currentUser(), Why: f.why}, approve)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step stri
 }
 
 // sendDecision decides a gate, and says what that has come to.
-func sendDecision(ctx context.Context, c *tasks.Client, t tasks.Run, d workflows.Decision, approve bool) (string, error) {
+func sendDecision(ctx context.Context, c *tasks.Client, t tasks.Run, d protocol.Decision, approve bool) (string, error) {
 	if !approve {
 		answer, err := c.Reject(ctx, t, d)
 		switch {
@@ -136,7 +136,7 @@ func sendDecision(ctx context.Context, c *tasks.Client, t tasks.Run, d workflows
 }
 
 // findGate returns the open gate of a step.
-func findGate(s workflows.State, step string) (workflows.GateView, error) {
+func findGate(s protocol.State, step string) (protocol.GateView, error) {
 	for _, g := range s.Gates {
 		if g.Step == step {
 			return g, nil
@@ -144,14 +144,14 @@ func findGate(s workflows.State, step string) (workflows.GateView, error) {
 	}
 	for _, v := range s.Steps {
 		if v.ID == step {
-			return workflows.GateView{}, usage.Errorf("step %s of task %s is not at a gate, it is %s: nothing was sent%s", step, s.Task, v.State, otherGates(s))
+			return protocol.GateView{}, usage.Errorf("step %s of task %s is not at a gate, it is %s: nothing was sent%s", step, s.Task, v.State, otherGates(s))
 		}
 	}
-	return workflows.GateView{}, usage.Errorf("task %s has no step %q: nothing was sent%s", s.Task, step, otherGates(s))
+	return protocol.GateView{}, usage.Errorf("task %s has no step %q: nothing was sent%s", s.Task, step, otherGates(s))
 }
 
 // otherGates names the steps that wait at a gate, as the end of a message.
-func otherGates(s workflows.State) string {
+func otherGates(s protocol.State) string {
 	if len(s.Gates) == 0 {
 		return "; no step waits at a gate now"
 	}

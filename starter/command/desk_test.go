@@ -22,7 +22,7 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestMain(m *testing.M) {
@@ -227,15 +227,15 @@ func (d *desk) ended(r *running) typed {
 }
 
 // state asks the worker.
-func (d *desk) state(id string) workflows.State {
+func (d *desk) state(id string) protocol.State {
 	d.Helper()
 	s, err := d.ask(id)
 	require.NoError(d, err)
 	return s
 }
 
-func (d *desk) ask(id string) (s workflows.State, err error) {
-	v, err := d.client.QueryWorkflow(d.Context(), id, "", workflows.QueryState)
+func (d *desk) ask(id string) (s protocol.State, err error) {
+	v, err := d.client.QueryWorkflow(d.Context(), id, "", protocol.QueryState)
 	if err != nil {
 		return s, err
 	}
@@ -243,9 +243,9 @@ func (d *desk) ask(id string) (s workflows.State, err error) {
 }
 
 // until waits until the state of a task is as wanted.
-func (d *desk) until(id string, want func(workflows.State) bool) workflows.State {
+func (d *desk) until(id string, want func(protocol.State) bool) protocol.State {
 	d.Helper()
-	var s workflows.State
+	var s protocol.State
 	require.Eventually(d, func() bool {
 		var err error
 		s, err = d.ask(id)
@@ -254,9 +254,9 @@ func (d *desk) until(id string, want func(workflows.State) bool) workflows.State
 	return s
 }
 
-func atGate(s workflows.State) bool { return len(s.Gates) > 0 }
+func atGate(s protocol.State) bool { return len(s.Gates) > 0 }
 
-func parked(s workflows.State) bool { return len(parkedSteps(s)) > 0 }
+func parked(s protocol.State) bool { return len(parkedSteps(s)) > 0 }
 
 var (
 	someTime   = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s)\b`)

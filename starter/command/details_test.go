@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	sdkpb "go.temporal.io/api/sdk/v1"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // oneScreen is how many lines of Markdown the Temporal UI shows of a workflow's details without scrolling.
@@ -44,7 +44,7 @@ func TestAGateFitsOneScreenOfTheTemporalUIWithTheSignalToCopy(t *testing.T) {
 	require.Contains(t, text, "`starter show` and the query `state` have all of it.")
 	require.Less(t, strings.Index(text, "```json"), strings.Index(text, "```diff"), "what to copy comes before what is long")
 	var decision json.RawMessage = []byte(codeBlock.FindStringSubmatch(text)[1])
-	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", workflows.SignalApprove, decision))
+	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", protocol.SignalApprove, decision))
 	d.ok("watch", t.Name())
 }
 
@@ -52,7 +52,7 @@ func TestWhatFollowsATaskLinksToItAndBack(t *testing.T) {
 	d := newDesk(t)
 	file := d.file(good)
 	d.ok("run", file, "--id", t.Name(), "--watch")
-	all := "[All about task " + t.Name() + "](" + workflows.TaskLink("default", t.Name()) + ")"
+	all := "[All about task " + t.Name() + "](" + protocol.TaskLink("default", t.Name()) + ")"
 	of := t.Name()
 	for _, verb := range []string{"rollback", "redo"} {
 		id := strings.Fields(d.ok(verb, of, "--watch"))[0]
@@ -69,7 +69,7 @@ func TestWhatFollowsATaskLinksToItAndBack(t *testing.T) {
 	d.terminate(dead)
 	d.ok("recover", dead, "--watch")
 	require.Contains(t, d.about(d.idOf("recover", dead)), "(/namespaces/default/workflows/"+dead+"/"+d.runID(dead)+"/user-metadata)")
-	require.Contains(t, d.details(dead), "("+workflows.TaskLink("default", dead)+")", "and back, though it was ended from outside")
+	require.Contains(t, d.details(dead), "("+protocol.TaskLink("default", dead)+")", "and back, though it was ended from outside")
 }
 
 // about is what the Temporal UI shows of what a workflow was started for.

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/follow"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -36,8 +36,8 @@ type director struct {
 	announced map[activities.Digest]bool // gates that the person was asked to decide
 	decided   map[activities.Digest]bool // gates that the demo has decided
 
-	shown chan workflows.State // the last state shown, until playPeople takes it
-	news  chan struct{}        // takes a value for each state shown, where catchUp waits
+	shown chan protocol.State // the last state shown, until playPeople takes it
+	news  chan struct{}       // takes a value for each state shown, where catchUp waits
 	stop  context.CancelFunc
 	done  chan struct{}
 }
@@ -47,7 +47,7 @@ func (p *program) directTask(ctx context.Context, c *tasks.Client, t tasks.Run, 
 	d := &director{
 		View: follow.NewView(c.Server, t, p.streams.Out), Client: c, task: t, example: example,
 		person: stay && terminal.IsTerminal(p.streams.In), whyAlone: "nobody is at a terminal", announced: map[activities.Digest]bool{}, decided: map[activities.Digest]bool{},
-		shown: make(chan workflows.State, 1), news: make(chan struct{}), done: make(chan struct{}),
+		shown: make(chan protocol.State, 1), news: make(chan struct{}), done: make(chan struct{}),
 	}
 	if !stay {
 		d.whyAlone = "--exit does not wait"
@@ -68,7 +68,7 @@ func (p *program) directTask(ctx context.Context, c *tasks.Client, t tasks.Run, 
 	return e, errors.Join(err, <-worked)
 }
 
-func (d *director) ShowState(s workflows.State, now time.Time) {
+func (d *director) ShowState(s protocol.State, now time.Time) {
 	d.View.ShowState(s, now)
 	select {
 	case <-d.shown: // it is old by now
@@ -126,13 +126,13 @@ func (d *director) cancelTask(ctx context.Context) {
 }
 
 // decideGate decides a gate, after gatePatience if a person may decide it.
-func (d *director) decideGate(ctx context.Context, g workflows.GateView) {
+func (d *director) decideGate(ctx context.Context, g protocol.GateView) {
 	if d.decided[g.Digest] {
 		return
 	}
-	name, verb := workflows.SignalApprove, "approves"
+	name, verb := protocol.SignalApprove, "approves"
 	if d.example.Ends == examples.Rejected {
-		name, verb = workflows.SignalReject, "rejects"
+		name, verb = protocol.SignalReject, "rejects"
 	}
 	why := d.whyAlone
 	if d.person {
@@ -147,7 +147,7 @@ func (d *director) decideGate(ctx context.Context, g workflows.GateView) {
 		d.person = false // do not wait again at the next gate
 	}
 	d.PrintLine(fmt.Sprintf("%s: the demo %s step %s itself, with the signal %q", why, verb, g.Step, name))
-	decision := workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "starter demo", Why: why}
+	decision := protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "starter demo", Why: why}
 	d.decided[g.Digest] = true
 	if err := d.SignalWorkflow(ctx, d.task.ID, "", name, decision); err != nil && ctx.Err() == nil {
 		d.PrintLine(fmt.Sprintf("%s: %v", name, err))
@@ -155,13 +155,13 @@ func (d *director) decideGate(ctx context.Context, g workflows.GateView) {
 }
 
 // onlyRunning says that every step that is not done has been running for a while.
-func onlyRunning(s workflows.State, now time.Time) bool {
+func onlyRunning(s protocol.State, now time.Time) bool {
 	running := 0
 	for _, v := range s.Steps {
 		switch {
-		case v.State == workflows.Running && now.Sub(v.Began) >= cancelAfter:
+		case v.State == protocol.Running && now.Sub(v.Began) >= cancelAfter:
 			running++
-		case v.State != workflows.Done:
+		case v.State != protocol.Done:
 			return false
 		}
 	}

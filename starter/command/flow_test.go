@@ -21,7 +21,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 const gated = `name: Ship it!
@@ -165,9 +165,9 @@ func TestADecisionAboutSomethingElseIsRefused(t *testing.T) {
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
 	c := &tasks.Client{Client: d.client}
-	_, err := c.Approve(t.Context(), tasks.Run{ID: t.Name()}, workflows.Decision{Step: "two", Digest: "sha256:old", Who: "eve"})
+	_, err := c.Approve(t.Context(), tasks.Run{ID: t.Name()}, protocol.Decision{Step: "two", Digest: "sha256:old", Who: "eve"})
 	require.ErrorContains(t, err, "approve decided nothing: digest")
-	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", workflows.SignalApprove, workflows.Decision{Step: "two", Digest: "sha256:old"}))
+	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", protocol.SignalApprove, protocol.Decision{Step: "two", Digest: "sha256:old"}))
 	require.Eventually(t, func() bool { return strings.Contains(d.ok("show", t.Name()), "ignored signal: approve: digest") }, time.Minute, 50*time.Millisecond)
 	d.ok("cancel", t.Name())
 }
@@ -287,7 +287,7 @@ func TestNothingIsForcedWithoutDrift(t *testing.T) {
 	require.NotContains(t, shown, "--do reset")
 
 	d.ok("resolve", t.Name(), "two", "--do", "accept", "--yes")
-	d.until(t.Name(), func(s workflows.State) bool { return len(parkedSteps(s)) == 1 && parkedSteps(s)[0] == "one" })
+	d.until(t.Name(), func(s protocol.State) bool { return len(parkedSteps(s)) == 1 && parkedSteps(s)[0] == "one" })
 	d.world.breakUndo(false)
 	d.ok("resolve", t.Name(), "one", "--do", "retry", "--yes")
 	r = d.do("watch", t.Name())
@@ -325,11 +325,11 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	require.Contains(t, list("--gate"), "no matching tasks in namespace default")
 	require.Contains(t, d.ok("list", "--agent", `o'br"ien\`), "no matching tasks in namespace default")
 
-	var s workflows.State
+	var s protocol.State
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", agent+"-2", "-o", "json")), &s))
-	require.Equal(t, workflows.Closed, s.Phase)
+	require.Equal(t, protocol.Closed, s.Phase)
 	require.Equal(t, compensations.Unwound, s.Report.Status)
-	require.Equal(t, []workflows.StepState{workflows.Done, workflows.StepFailed}, []workflows.StepState{s.Steps[0].State, s.Steps[1].State})
+	require.Equal(t, []protocol.StepState{protocol.Done, protocol.StepFailed}, []protocol.StepState{s.Steps[0].State, s.Steps[1].State})
 }
 
 func TestShowOfAStepTellsItsOutputsAndItsUndo(t *testing.T) {
@@ -447,7 +447,7 @@ steps:
   asks      a person, because the task file asks
 $`, out)
 	require.Empty(t, d.world.get("a"))
-	var plan workflows.Plan
+	var plan protocol.Plan
 	require.NoError(t, json.Unmarshal([]byte(d.ok("plan", file, "-o", "json")), &plan))
 	require.Len(t, plan.Steps, 2)
 }
@@ -485,7 +485,7 @@ func TestWorkersThatFailToRunATaskAreToldApartFromNone(t *testing.T) {
 	d := newDesk(t)
 	d.stopWorker()
 	w := worker.New(d.client, d.queue, worker.Options{})
-	w.RegisterWorkflowWithOptions(func(workflow.Context, json.RawMessage) error { panic("a mistake") }, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+	w.RegisterWorkflowWithOptions(func(workflow.Context, json.RawMessage) error { panic("a mistake") }, workflow.RegisterOptions{Name: protocol.AgentTaskType})
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	d.ok("run", d.file(good), "--id", t.Name())
@@ -538,7 +538,7 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 	require.Contains(t, two, "fake.set, done\n")
 	require.Contains(t, two, "try 2\n")
 	steps := d.shown(id).Steps
-	require.Equal(t, []any{3, "two", 2, workflows.Done}, []any{len(steps), steps[1].ID, steps[1].Try, steps[1].State})
+	require.Equal(t, []any{3, "two", 2, protocol.Done}, []any{len(steps), steps[1].ID, steps[1].Try, steps[1].State})
 	require.Contains(t, two, "note in try 1: retry by ME (changed: fail): it works now\n")
 	require.Equal(t, []string{"x", "y", "z"}, []string{d.world.get("a"), d.world.get("b"), d.world.get("c")})
 }
@@ -557,7 +557,7 @@ func TestAListFitsALine(t *testing.T) {
 	}
 	d.ok("run", d.file(steps(long, "")), "--id", long, "--agent", agent, "--watch")
 	d.ok("run", d.file(steps("gates "+long, ", gate: ask")), "--id", "gates-"+long, "--agent", agent)
-	d.until("gates-"+long, func(s workflows.State) bool { return len(s.Gates) == 3 })
+	d.until("gates-"+long, func(s protocol.State) bool { return len(s.Gates) == 3 })
 	for i := range 3 {
 		d.world.set(fmt.Sprint("k", i), "somebody else's")
 	}

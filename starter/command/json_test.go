@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // printed are the commands that print JSON, with the type of what they print.
@@ -26,10 +26,10 @@ var printed = []struct {
 	{"show", tasks.Standing{}},
 	{"show with a step", tasks.Step{}},
 	{"list", []tasks.Listed{}},
-	{"orphans list", []workflows.RecordName{}},
-	{"orphans undo", workflows.Orphan{}},
+	{"orphans list", []protocol.RecordName{}},
+	{"orphans undo", protocol.Orphan{}},
 	{"validate", validJSON{}},
-	{"plan", workflows.Plan{}},
+	{"plan", protocol.Plan{}},
 	{"catalog", []activities.Spec{}},
 }
 

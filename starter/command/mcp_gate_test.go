@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/starter/mcp"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func idIn(handle string) string { id, _, _ := strings.Cut(handle, "@"); return id }
@@ -91,12 +91,12 @@ func TestAStepThatFailedIsCorrectedByAPerson(t *testing.T) {
 }
 
 func TestTheUserOfAClientDecides(t *testing.T) {
-	for name, protocol := range map[string]string{"now": "", "before": "2025-06-18"} {
+	for name, revision := range map[string]string{"now": "", "before": "2025-06-18"} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			said := &sdk.ElicitResult{Action: "accept", Content: map[string]any{"why": "it is fine"}}
 			var shown string
-			a := d.newAgentOf(protocol, &sdk.ClientOptions{ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			a := d.newAgentOf(revision, &sdk.ClientOptions{ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 				shown = r.Params.Message
 				return said, nil
 			}}, "--elicit", "--wait", "30s")
@@ -119,14 +119,14 @@ func TestTheUserOfAClientDecides(t *testing.T) {
 			require.Equal(t, "x", d.world.get("a"))
 
 			said = &sdk.ElicitResult{Action: "cancel"}
-			b := d.newAgentOf(protocol, &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			b := d.newAgentOf(revision, &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 				return said, nil
 			}}, "--elicit", "--wait", "100ms")
 			waits := b.does("fake_set", in)
 			require.True(t, waits.Pending, "who decides nothing leaves it to others")
 			require.Equal(t, "-x\n+y\n", waits.Steps[0].Gate.Change.Diff)
 			d.ok("reject", idIn(s), "s3", "--why", "nobody wants it")
-			d.until(idIn(s), func(s workflows.State) bool { return s.Steps[2].State == workflows.RolledBack })
+			d.until(idIn(s), func(s protocol.State) bool { return s.Steps[2].State == protocol.RolledBack })
 		})
 	}
 }

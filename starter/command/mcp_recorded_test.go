@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/starter/mcp"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // reply is what a server answers to one message.
@@ -68,7 +68,7 @@ func TestTheMessagesOfKnownAgentsAreAnswered(t *testing.T) {
 			for _, r := range done {
 				require.Equal(t, done[0].Result, r.Result)
 			}
-			d.until(idIn(handle), func(s workflows.State) bool { return s.Report.Status == "committed" })
+			d.until(idIn(handle), func(s protocol.State) bool { return s.Report.Status == "committed" })
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/starter/mcp"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A fork of a conversation from before a rollback makes its old calls again.
@@ -85,7 +85,7 @@ func TestAnApprovalFromBeforeARollbackOpensNoGateAfterIt(t *testing.T) {
 		return arguments{"session": s, "request": request, "gate": "ask", "with": set("bill", "paid")}
 	}
 	require.Equal(t, "s1", a.does("fake_set", gated("one")).Steps[0].ID, "it may still run")
-	d.until(idIn(s), func(s workflows.State) bool { return s.Steps[0].State == workflows.Done })
+	d.until(idIn(s), func(s protocol.State) bool { return s.Steps[0].State == protocol.Done })
 	require.Len(t, kept.states, 1)
 	a.does("rollback", arguments{"session": s, "step": "s1"})
 
@@ -122,7 +122,7 @@ func TestAnApprovalFromBeforeARollbackOpensNoGateAfterIt(t *testing.T) {
 	require.Equal(t, mcp.BadParameter, outcomeIn(t, r).Error.Type)
 
 	d.ok("approve", idIn(s), "s3", "--yes")
-	d.until(idIn(s), func(s workflows.State) bool { return s.Steps[2].State == workflows.Done })
+	d.until(idIn(s), func(s protocol.State) bool { return s.Steps[2].State == protocol.Done })
 	require.Equal(t, "paid", d.world.get("bill"), "a person's approval of what waits now counts")
 	a.does("rollback", arguments{"session": s, "step": "s3"})
 	require.True(t, a.does("redo", arguments{"session": s}).Pending)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/starter/mcp"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // lettingAgent is the file of a session whose agent decides about steps that fail.
@@ -92,7 +92,7 @@ func TestWhatAPersonDecidesIsNotTheAgents(t *testing.T) {
 		require.Equal(t, "PersonDecides", b.isRefused("resolve", arguments{"session": s, "step": "s1", "digest": digest, "do": do}).Type)
 	}
 	d.ok("approve", idIn(s), "s1", "--yes")
-	d.until(idIn(s), func(s workflows.State) bool { return s.Steps[0].State == workflows.Done })
+	d.until(idIn(s), func(s protocol.State) bool { return s.Steps[0].State == protocol.Done })
 	d.world.set("a", "of somebody else")
 	b.does("rollback", arguments{"session": s, "request": "back", "step": "s1"})
 	r := d.state(idIn(s)).Report

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	world "github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // shop is a database of three customers, and how many there are.
@@ -57,7 +57,7 @@ func TestADeletionOfAllThatAnAgentAsksForWaitsForAPerson(t *testing.T) {
 	require.Contains(t, waits.Steps[0].Gate.Change.Facts, "DELETE without WHERE")
 	require.Equal(t, 2, customers())
 	d.ok("reject", idIn(s), "s2", "--why", "they are customers")
-	d.until(idIn(s), func(s workflows.State) bool { return s.Steps[1].State == workflows.RolledBack })
+	d.until(idIn(s), func(s protocol.State) bool { return s.Steps[1].State == protocol.RolledBack })
 	require.Equal(t, 2, customers(), "rejected, nothing of it was done")
 
 	s = a.open()

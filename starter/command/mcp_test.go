@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // isStarter, if it is set in its environment, makes the test program a starter.
@@ -151,14 +151,14 @@ func TestAnAgentWorksInASession(t *testing.T) {
 	require.Equal(t, "closed", a.does("status", arguments{"session": s}).Phase)
 	require.Equal(t, "x", a.world.get("a"))
 
-	var shown workflows.State
+	var shown protocol.State
 	require.NoError(t, json.Unmarshal([]byte(a.ok("show", idIn(s), "-o", "json")), &shown))
-	states := map[string]workflows.StepState{}
+	states := map[string]protocol.StepState{}
 	for _, v := range shown.Steps {
 		states[v.ID] = v.State
 	}
-	require.Equal(t, map[string]workflows.StepState{
-		"s1": workflows.Done, back.Undone[0].Step: workflows.RolledBack, back.Undone[1].Step: workflows.RolledBack, failed.Steps[0].ID: workflows.RolledBack,
+	require.Equal(t, map[string]protocol.StepState{
+		"s1": protocol.Done, back.Undone[0].Step: protocol.RolledBack, back.Undone[1].Step: protocol.RolledBack, failed.Steps[0].ID: protocol.RolledBack,
 	}, states)
 }
 

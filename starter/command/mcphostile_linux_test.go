@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // newHostile is a starter that wraps a hostile server.
@@ -71,8 +71,8 @@ func TestACallThatIsCancelledIsNamed(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-ended, context.Canceled)
 	const note = "the agent's client cancelled its call of put_note, step s1, or left: what is under way goes on"
-	n.until(n.ids()[0], func(s workflows.State) bool {
-		return slices.ContainsFunc(s.Session.Notes, func(each workflows.Note) bool { return each.Text == note })
+	n.until(n.ids()[0], func(s protocol.State) bool {
+		return slices.ContainsFunc(s.Session.Notes, func(each protocol.Note) bool { return each.Text == note })
 	})
 }
 

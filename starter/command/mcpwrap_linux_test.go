@@ -22,7 +22,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/testrun"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // notes is a server of notes, and a starter that wraps it.
@@ -448,7 +448,7 @@ func TestAServerThatIsReachedByURLIsWrapped(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, textOf(mail), `"pending":true`, "what cannot be undone is asked about")
 	n.ok("reject", n.ids()[0], "s3", "--why", "not now")
-	n.until(n.ids()[0], func(s workflows.State) bool { return s.Steps[2].State == workflows.RolledBack })
+	n.until(n.ids()[0], func(s protocol.State) bool { return s.Steps[2].State == protocol.RolledBack })
 	n.fault(mcptest.Lose)
 	lost, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "three"}})
 	require.NoError(t, err)

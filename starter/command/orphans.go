@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -32,7 +32,7 @@ func (f *orphanFlags) addTo(c *cobra.Command) {
 }
 
 // askHost has the host do it.
-func (p *program) askHost(ctx context.Context, c *tasks.Client, f *orphanFlags, r workflows.OrphansRequest) (found workflows.OrphansResult, err error) {
+func (p *program) askHost(ctx context.Context, c *tasks.Client, f *orphanFlags, r protocol.OrphansRequest) (found protocol.OrphansResult, err error) {
 	if f.host == "" {
 		f.host = os.Getenv("UNWIND_HOST")
 	}
@@ -81,7 +81,7 @@ func (p *program) listOrphansCommand() *cobra.Command {
   starter orphans list --host build-1 -o json | jq -r '.[].token'`,
 		Args: noArguments,
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, _ []string) error {
-			found, err := p.askHost(ctx, c, &f, workflows.OrphansRequest{})
+			found, err := p.askHost(ctx, c, &f, protocol.OrphansRequest{})
 			if err != nil {
 				return err
 			}
@@ -125,7 +125,7 @@ Of several orphans on one resource, undo the newest first.
   starter orphans undo 0f3a7c9e51d2b86440aa9be1c7d35f20 --host build-1 --yes --why "the server was restored"`,
 		Args: exactArguments("TOKEN"),
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
-			r := workflows.OrphansRequest{Token: args[0], Force: activities.Digest(force), Who: currentUser(), Why: why}
+			r := protocol.OrphansRequest{Token: args[0], Force: activities.Digest(force), Who: currentUser(), Why: why}
 			found, err := p.askHost(ctx, c, &f, r)
 			if err != nil {
 				return err
@@ -154,7 +154,7 @@ Of several orphans on one resource, undo the newest first.
 }
 
 // printOrphan shows what would be undone.
-func (p *program) printOrphan(o workflows.Orphan) {
+func (p *program) printOrphan(o protocol.Orphan) {
 	p.printf("step %s of %s: %s, begun %s\n", terminal.OneLine(o.Step), terminal.OneLine(o.Workflow), o.Action, o.Since.UTC().Format(time.RFC3339))
 	for _, key := range o.Keys {
 		p.printf("  on    %s\n", terminal.OneLine(key))
@@ -163,7 +163,7 @@ func (p *program) printOrphan(o workflows.Orphan) {
 }
 
 // reportOrphan says how the undo of an orphan has ended.
-func (p *program) reportOrphan(o workflows.Orphan, asJSON bool) error {
+func (p *program) reportOrphan(o protocol.Orphan, asJSON bool) error {
 	u := o.Undone
 	if asJSON {
 		if err := p.printJSON(o); err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestAnOrphanIsShownAndUndone(t *testing.T) {
@@ -35,7 +35,7 @@ steps:
 		t.Helper()
 		return do(t.Context(), Options{queue: d.queue}, append([]string{"orphans"}, args...)...)
 	}
-	list := func() (found []workflows.RecordName) {
+	list := func() (found []protocol.RecordName) {
 		r := starter("list", "-o", "json")
 		require.Equal(t, statusOK, r.status, r.err)
 		require.NoError(t, json.Unmarshal([]byte(r.out), &found))

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // question is one that a person at the terminal can answer: about a gate, a parked step, or a parked undo.
@@ -27,7 +27,7 @@ type question struct {
 type sender func(context.Context, tasks.Run) (string, error)
 
 // questionsIn are those that stand in a state. An undo that waits for its host is none: it continues by itself.
-func (a *asker) questionsIn(s workflows.State) (all []question) {
+func (a *asker) questionsIn(s protocol.State) (all []question) {
 	for _, g := range s.Gates {
 		all = append(all, aboutGate(a.Client, g))
 	}
@@ -45,7 +45,7 @@ func (a *asker) questionsIn(s workflows.State) (all []question) {
 	return all
 }
 
-func aboutGate(c *tasks.Client, g workflows.GateView) question {
+func aboutGate(c *tasks.Client, g protocol.GateView) question {
 	return question{
 		digest: g.Digest,
 		prompt: fmt.Sprintf("approve step %s? y or n, and why", g.Step),
@@ -57,7 +57,7 @@ func aboutGate(c *tasks.Client, g workflows.GateView) question {
 				return nil
 			}
 			return func(ctx context.Context, t tasks.Run) (string, error) {
-				return sendDecision(ctx, c, t, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: currentUser(), Why: why}, approve)
+				return sendDecision(ctx, c, t, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: currentUser(), Why: why}, approve)
 			}
 		},
 	}
@@ -72,7 +72,7 @@ func aboutPark(c *tasks.Client, r compensations.StepReport) question {
 }
 
 // aboutParkedStep asks about a step that has failed. Its parameters are corrected with starter resolve.
-func aboutParkedStep(c *tasks.Client, p workflows.ParkView) question {
+func aboutParkedStep(c *tasks.Client, p protocol.ParkView) question {
 	return askWhichWay(c, "step "+p.Step, p.Step, p.Digest, p.Ways)
 }
 
@@ -93,7 +93,7 @@ func askWhichWay(c *tasks.Client, what, step string, digest activities.Digest, w
 				return nil
 			}
 			return func(ctx context.Context, t tasks.Run) (string, error) {
-				return sendResolution(ctx, c, t, workflows.Resolution{Resolution: compensations.Resolution{
+				return sendResolution(ctx, c, t, protocol.Resolution{Resolution: compensations.Resolution{
 					Step: step, Digest: digest, Do: compensations.Do(word), Who: currentUser(), Why: why,
 				}})
 			}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func (p *program) redoCommand() *cobra.Command {
@@ -24,7 +24,7 @@ were rolled back.
 ` + exitStatuses,
 		Example:           `  starter redo release-k3x9q2 --watch`,
 		Args:              exactArguments("ID"),
-		ValidArgsFunction: p.completeTask(tasks.Filter{Types: []string{workflows.RollbackType}, Status: string(compensations.Unwound)}, nil),
+		ValidArgsFunction: p.completeTask(tasks.Filter{Types: []string{protocol.RollbackType}, Status: string(compensations.Unwound)}, nil),
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			if err := f.checkOutput(); err != nil {
 				return err

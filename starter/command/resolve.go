@@ -12,12 +12,12 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 var decisions = []string{
 	string(compensations.Retry), string(compensations.Force), string(compensations.Skip), string(compensations.Accept),
-	string(compensations.Reset), string(workflows.DoUnwind),
+	string(compensations.Reset), string(protocol.DoUnwind),
 }
 
 func (p *program) resolveCommand() *cobra.Command {
@@ -79,10 +79,10 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(s.Parks, func(v workflows.ParkView) bool { return v.Step == step }); i >= 0 {
+	if i := slices.IndexFunc(s.Parks, func(v protocol.ParkView) bool { return v.Step == step }); i >= 0 {
 		return p.resolveStep(ctx, c, t, s.Parks[i], do, with, f)
 	}
-	if len(with) > 0 || do == workflows.DoUnwind {
+	if len(with) > 0 || do == protocol.DoUnwind {
 		return usage.Errorf("step %s of task %s is not parked after a failure, so --do unwind and --with do not fit: nothing was sent%s", step, s.Task, otherParks(s))
 	}
 	park, err := findPark(s, step)
@@ -101,11 +101,11 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	return p.send(ctx, c, t, workflows.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}})
+	return p.send(ctx, c, t, protocol.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}})
 }
 
 // resolveStep decides about a step that has failed.
-func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run, park workflows.ParkView, do compensations.Do, with []string, f decisionFlags) error {
+func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run, park protocol.ParkView, do compensations.Do, with []string, f decisionFlags) error {
 	switch {
 	case !slices.Contains(park.Ways, do):
 		return usage.Errorf("--do %s: does not fit step %s, which failed: nothing was sent; use %s", do, park.Step, joinWays(park.Ways))
@@ -120,7 +120,7 @@ func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run,
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	return p.send(ctx, c, t, workflows.Resolution{
+	return p.send(ctx, c, t, protocol.Resolution{
 		Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}, With: corrected,
 	})
 }
@@ -133,7 +133,7 @@ func joinWays(ways []compensations.Do) string {
 	return strings.Join(words, ", ")
 }
 
-func (p *program) send(ctx context.Context, c *tasks.Client, t tasks.Run, r workflows.Resolution) error {
+func (p *program) send(ctx context.Context, c *tasks.Client, t tasks.Run, r protocol.Resolution) error {
 	told, err := sendResolution(ctx, c, t, r)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (p *program) send(ctx context.Context, c *tasks.Client, t tasks.Run, r work
 }
 
 // sendResolution resolves a park, and says so.
-func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r workflows.Resolution) (string, error) {
+func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r protocol.Resolution) (string, error) {
 	if _, err := c.Resolve(ctx, t, r); err != nil {
 		return "", err
 	}
@@ -186,12 +186,12 @@ func resolvable(r compensations.StepReport) bool {
 }
 
 // findPark returns the undo of a step if a person may decide about it.
-func findPark(s workflows.State, step string) (compensations.StepReport, error) {
+func findPark(s protocol.State, step string) (compensations.StepReport, error) {
 	r, found := findStepReport(s, step)
 	switch {
 	case found && resolvable(r):
 		return r, nil
-	case s.Phase != workflows.Unwinding:
+	case s.Phase != protocol.Unwinding:
 		return r, usage.Errorf("task %s is not unwinding, it is %s: nothing is parked, and nothing was sent", s.Task, s.Phase)
 	case found:
 		return r, usage.Errorf("the undo of step %s of task %s is not parked, it is %s: nothing was sent%s", step, s.Task, r.State, otherParks(s))
@@ -199,7 +199,7 @@ func findPark(s workflows.State, step string) (compensations.StepReport, error) 
 	return r, usage.Errorf("task %s has no step %q to undo: nothing was sent%s", s.Task, step, otherParks(s))
 }
 
-func findStepReport(s workflows.State, step string) (compensations.StepReport, bool) {
+func findStepReport(s protocol.State, step string) (compensations.StepReport, bool) {
 	if s.Report != nil {
 		for _, r := range s.Report.Steps {
 			if r.Step == step {
@@ -210,7 +210,7 @@ func findStepReport(s workflows.State, step string) (compensations.StepReport, b
 	return compensations.StepReport{}, false
 }
 
-func otherParks(s workflows.State) string {
+func otherParks(s protocol.State) string {
 	steps := parkedSteps(s)
 	if len(steps) == 0 {
 		return "; no step is parked now"

@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestAnUndoThatWaitsForItsHostCanBeGivenUp(t *testing.T) {
 	waiting := compensations.StepReport{Step: "one", State: string(compensations.Waiting), Reason: "waiting for host far", Digest: "d"}
-	s := workflows.State{Phase: workflows.Unwinding, Report: &compensations.Report{Steps: []compensations.StepReport{
+	s := protocol.State{Phase: protocol.Unwinding, Report: &compensations.Report{Steps: []compensations.StepReport{
 		waiting, {Step: "two", State: string(compensations.Settled)},
 	}}}
 	found, err := findPark(s, "one")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // TestWhatIsRetriedSaysWhy: each kind of call that fails before its first heartbeat shows its attempt and why the last one failed.
@@ -53,10 +53,10 @@ steps:
 			d.world.lose(each.call)
 			id := each.begin()
 			reason := fmt.Sprintf("ActionFailed: no answer to %s by ***", each.call)
-			var found workflows.Trouble
+			var found protocol.Trouble
 			require.Eventually(t, func() bool {
 				troubles := d.shown(id).Troubles
-				i := slices.IndexFunc(troubles, func(o workflows.Trouble) bool { return o.What == each.what })
+				i := slices.IndexFunc(troubles, func(o protocol.Trouble) bool { return o.What == each.what })
 				if i >= 0 {
 					found = troubles[i]
 				}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/seed-62bf7108/unwind/examples"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -25,7 +25,7 @@ func (a scriptedAgent) work(ctx context.Context, acts []examples.Act) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			_, aborted := a.Abort(ctx, "abort", workflows.AbortRequest{Who: "starter demo", Why: err.Error()})
+			_, aborted := a.Abort(ctx, "abort", protocol.AbortRequest{Who: "starter demo", Why: err.Error()})
 			return errors.Join(err, aborted)
 		}
 	}
@@ -36,7 +36,7 @@ func (a scriptedAgent) work(ctx context.Context, acts []examples.Act) error {
 
 // act makes one request, and waits until it is over, also where a person has to decide first.
 func (a scriptedAgent) act(ctx context.Context, request string, act examples.Act) error {
-	var answer workflows.Answer
+	var answer protocol.Answer
 	var err error
 	switch {
 	case act.Savepoint != "":
@@ -44,7 +44,7 @@ func (a scriptedAgent) act(ctx context.Context, request string, act examples.Act
 		answer, err = a.Savepoint(ctx, request, act.Savepoint)
 	case act.Rollback != "":
 		a.say(fmt.Sprintf("agent: rollback to %s: %s", act.Rollback, act.Why))
-		answer, err = a.Rollback(ctx, request, workflows.SessionRollback{To: act.Rollback, Why: act.Why})
+		answer, err = a.Rollback(ctx, request, protocol.SessionRollback{To: act.Rollback, Why: act.Why})
 	default:
 		a.say(fmt.Sprintf("agent: step %s: %s", act.ID(), act.Why))
 		answer, err = a.Step(ctx, request, act.Step)

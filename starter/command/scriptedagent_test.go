@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/found"
 	"github.com/seed-62bf7108/unwind/examples/stage"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestDemoPlaysASessionAndFindsWhatItShouldLeave(t *testing.T) {
@@ -97,7 +97,7 @@ func TestAClientOfTheProtocolDoesTheSame(t *testing.T) {
 					return !o.Pending
 				}, waitFor, tick)
 			}
-			require.Equal(t, act.Ends != workflows.Done, isError, "act %d: %+v", i+1, o)
+			require.Equal(t, act.Ends != protocol.Done, isError, "act %d: %+v", i+1, o)
 			require.Equal(t, string(act.Ends), o.Steps[0].State)
 		}
 	}
@@ -114,7 +114,7 @@ func TestADemoWhoseAgentIsSurprisedFailsAndLeavesNothing(t *testing.T) {
 	th := newTheater(t)
 	e, err := examples.Named("session")
 	require.NoError(t, err)
-	e.Acts[2].Ends = workflows.Done
+	e.Acts[2].Ends = protocol.Done
 	out := &strings.Builder{}
 	p := &program{options: th.options(), worker: thisMachine, streams: Streams{In: strings.NewReader(""), Out: lockWriter(out), Err: lockWriter(t.Output())}}
 	err = p.playExample(th.Context(), e, false)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -72,7 +72,7 @@ func (p *program) openSessionCommand() *cobra.Command {
 				}, file.Document)
 				return p.printAnswer(struct {
 					Session string `json:"session"`
-					workflows.Answer
+					protocol.Answer
 				}{s.ID(), answer}, answer, err)
 			})(cmd, args)
 		},
@@ -100,7 +100,7 @@ func (p *program) addStepsCommand() *cobra.Command {
 			if err != nil {
 				return usage.Errorf("%s: %w", args[1], err)
 			}
-			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 				return s.Step(ctx, request, steps...)
 			})(cmd, args)
 		},
@@ -123,7 +123,7 @@ func (p *program) savepointCommand() *cobra.Command {
 					return err
 				}
 			}
-			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 				if file != "" {
 					return s.SavepointWith(ctx, request, args[1], content)
 				}
@@ -143,7 +143,7 @@ func (p *program) noteCommand() *cobra.Command {
 		Short: "Note something for the people who look at the session",
 		Args:  exactArguments("ID", "TEXT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 				return s.Note(ctx, request, args[1])
 			})(cmd, args)
 		},
@@ -154,8 +154,8 @@ func (p *program) noteCommand() *cobra.Command {
 
 func (p *program) rollbackSessionCommand() *cobra.Command {
 	var request string
-	var r workflows.SessionRollback
-	var branch workflows.Branch
+	var r protocol.SessionRollback
+	var branch protocol.Branch
 	var score float64
 	c := &cobra.Command{
 		Use:   "rollback ID",
@@ -176,7 +176,7 @@ func (p *program) rollbackSessionCommand() *cobra.Command {
 					branch.Score = &score
 				}
 			}
-			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 				return s.Rollback(ctx, request, r)
 			})(cmd, args)
 		},
@@ -193,7 +193,7 @@ func (p *program) rollbackSessionCommand() *cobra.Command {
 
 func (p *program) redoSessionCommand() *cobra.Command {
 	var request string
-	var r workflows.SessionRedo
+	var r protocol.SessionRedo
 	c := &cobra.Command{
 		Use:   "redo ID",
 		Short: "Run again what a rollback has undone: by default the last one that was not redone",
@@ -204,7 +204,7 @@ func (p *program) redoSessionCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+		RunE: p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 			return s.Redo(ctx, request, r)
 		}),
 	}
@@ -222,7 +222,7 @@ func (p *program) awaitSessionCommand() *cobra.Command {
 		Short: "Wait until an earlier request is over",
 		Args:  exactArguments("ID", "REQUEST"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 				return s.Await(ctx, args[1])
 			})(cmd, args)
 		},
@@ -235,7 +235,7 @@ func (p *program) finishSessionCommand() *cobra.Command {
 		Use:   "finish ID",
 		Short: "Commit what the session has done",
 		Args:  exactArguments("ID"),
-		RunE:  p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) { return s.Finish(ctx, request) }),
+		RunE:  p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) { return s.Finish(ctx, request) }),
 	}
 	addRequestTo(c, &request)
 	return c
@@ -243,12 +243,12 @@ func (p *program) finishSessionCommand() *cobra.Command {
 
 func (p *program) abortSessionCommand() *cobra.Command {
 	var request string
-	var r workflows.AbortRequest
+	var r protocol.AbortRequest
 	c := &cobra.Command{
 		Use:   "abort ID",
 		Short: "Undo everything that the session has done",
 		Args:  exactArguments("ID"),
-		RunE: p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+		RunE: p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 			return s.Abort(ctx, request, r)
 		}),
 	}
@@ -258,7 +258,7 @@ func (p *program) abortSessionCommand() *cobra.Command {
 }
 
 // askSession sends a request to the session that the first argument names, and prints the answer.
-func (p *program) askSession(ask func(context.Context, session.Session) (workflows.Answer, error)) func(*cobra.Command, []string) error {
+func (p *program) askSession(ask func(context.Context, session.Session) (protocol.Answer, error)) func(*cobra.Command, []string) error {
 	return p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 		answer, err := ask(ctx, session.Attach(c, args[0]))
 		return p.printAnswer(answer, answer, err)
@@ -266,7 +266,7 @@ func (p *program) askSession(ask func(context.Context, session.Session) (workflo
 }
 
 // printAnswer prints an answer as JSON. Its exit status says whether every step was done.
-func (p *program) printAnswer(printed any, a workflows.Answer, err error) error {
+func (p *program) printAnswer(printed any, a protocol.Answer, err error) error {
 	var refusal session.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -283,7 +283,7 @@ func (p *program) printAnswer(printed any, a workflows.Answer, err error) error 
 		return exit{statusNeedsPerson, errors.New("it waits for a person: see `starter show`, then `starter session await`")}
 	}
 	for _, s := range a.Steps {
-		if s.State != workflows.Done {
+		if s.State != protocol.Done {
 			return exit{statusFailed, fmt.Errorf("step %s is %s", s.ID, s.State)}
 		}
 	}

@@ -8,12 +8,12 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestASessionFromTheCommandLine(t *testing.T) {
 	d := newDesk(t)
-	answer := func(r typed) (a workflows.Answer) {
+	answer := func(r typed) (a protocol.Answer) {
 		t.Helper()
 		require.NoError(t, json.Unmarshal([]byte(r.out), &a), r.err)
 		return a
@@ -31,7 +31,7 @@ func TestASessionFromTheCommandLine(t *testing.T) {
 
 	failed := d.do("session", "step", id, d.file("{uses: fake.set, with: {key: c, value: y, fail: true}}"))
 	require.Equal(t, statusFailed, failed.status)
-	require.Equal(t, workflows.RolledBack, answer(failed).Steps[0].State)
+	require.Equal(t, protocol.RolledBack, answer(failed).Steps[0].State)
 	wrong := d.do("session", "step", id, d.file("{uses: fake.sett}"))
 	require.Equal(t, statusUsage, wrong.status)
 	require.Contains(t, wrong.err, "did you mean fake.set?")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -27,7 +27,7 @@ func (p *program) keepContextCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.askSession(func(ctx context.Context, s session.Session) (workflows.Answer, error) {
+			return p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) {
 				return s.KeepContext(ctx, request, name, content)
 			})(cmd, args)
 		},
@@ -39,7 +39,7 @@ func (p *program) keepContextCommand() *cobra.Command {
 
 // standing is the answer to an agent that asks where it stands.
 type standing struct {
-	workflows.Context
+	protocol.Context
 
 	// Content is text, or Bytes are what it is otherwise.
 	Content string `json:"content,omitempty"`
@@ -69,7 +69,7 @@ func (p *program) sessionContextCommand() *cobra.Command {
 				told.Context, content, told.Since, err = of.LastContext(ctx)
 			}
 			if err != nil {
-				return p.printAnswer(nil, workflows.Answer{}, err)
+				return p.printAnswer(nil, protocol.Answer{}, err)
 			}
 			switch {
 			case file != "":

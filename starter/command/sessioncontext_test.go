@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -40,7 +40,7 @@ func TestTheContextOfAnAgentIsKept(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(out), &s))
 		return s
 	}
-	answer := func(out string) (a workflows.Answer) {
+	answer := func(out string) (a protocol.Answer) {
 		t.Helper()
 		require.NoError(t, json.Unmarshal([]byte(out), &a))
 		return a

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 const twice = `name: set it twice
@@ -61,20 +61,20 @@ func TestASessionThatWasRolledBackInPartGoesOnInItsHistory(t *testing.T) {
 	step("b")
 	d.ok("session", "rollback", t.Name(), "--to", "half")
 	step("c")
-	stands := func() (workflows.Phase, []workflows.StepState) {
+	stands := func() (protocol.Phase, []protocol.StepState) {
 		s := d.shown(t.Name())
-		var states []workflows.StepState
+		var states []protocol.StepState
 		for _, v := range s.Steps {
 			states = append(states, v.State)
 		}
 		return s.Phase, states
 	}
 	phase, states := stands()
-	require.Equal(t, workflows.Forward, phase)
-	require.Equal(t, []workflows.StepState{workflows.Done, workflows.RolledBack, workflows.Done}, states)
+	require.Equal(t, protocol.Forward, phase)
+	require.Equal(t, []protocol.StepState{protocol.Done, protocol.RolledBack, protocol.Done}, states)
 	d.leaveQueue()
 	phase, fromHistory := stands()
-	require.Equal(t, workflows.Forward, phase)
+	require.Equal(t, protocol.Forward, phase)
 	require.Equal(t, states, fromHistory)
 	require.NotContains(t, d.ok("show", t.Name()), "report of")
 
@@ -84,7 +84,7 @@ func TestASessionThatWasRolledBackInPartGoesOnInItsHistory(t *testing.T) {
 	d.until(t.Name(), parked)
 	d.leaveQueue()
 	phase, _ = stands()
-	require.Equal(t, workflows.Unwinding, phase)
+	require.Equal(t, protocol.Unwinding, phase)
 	require.Contains(t, d.ok("show", t.Name()), "report of "+t.Name())
 	d.startWorker()
 	d.until(t.Name(), parked)
@@ -97,12 +97,12 @@ func TestNoStateIsEmptyInTheJSONOfATask(t *testing.T) {
 	d := newDesk(t)
 	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", t.Name(), "--watch").status)
 	s := d.shown(t.Name())
-	require.Equal(t, workflows.Done, s.Steps[0].State)
-	require.Equal(t, workflows.StepFailed, s.Steps[1].State)
+	require.Equal(t, protocol.Done, s.Steps[0].State)
+	require.Equal(t, protocol.StepFailed, s.Steps[1].State)
 
 	d.leaveQueue()
 	d.ok("run", d.file(twice), "--id", t.Name()+"-unread")
-	require.Equal(t, workflows.NotBegun, d.shown(t.Name()+"-unread").Phase)
+	require.Equal(t, protocol.NotBegun, d.shown(t.Name()+"-unread").Phase)
 	require.Contains(t, d.ok("show", t.Name()+"-unread"), "not begun: no worker has taken it yet")
 	d.startWorker()
 	d.ok("watch", t.Name()+"-unread")
@@ -213,10 +213,10 @@ func TestAStepOfAnEarlierRunThatWasRolledBackIsNotShownAsDone(t *testing.T) {
 	s := d.shown(t.Name())
 	require.Equal(t, 1, s.Done)
 	require.Equal(t, "s1", s.Steps[0].ID)
-	require.Equal(t, workflows.Done, s.Steps[0].State)
+	require.Equal(t, protocol.Done, s.Steps[0].State)
 	require.Equal(t, map[string]any{"before": ""}, s.Steps[0].Outputs)
 	for _, v := range s.Steps[1:] {
-		require.Equal(t, workflows.RolledBack, v.State, v.ID)
+		require.Equal(t, protocol.RolledBack, v.State, v.ID)
 	}
 	d.ok("session", "finish", t.Name())
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -103,7 +103,7 @@ func problemsOf(err error) task.Problems {
 }
 
 // validate has whoever can look at the steps; unasked says why nobody could.
-func (p *program) validate(ctx context.Context, file tasks.File, config, queue string) (v workflows.Validation, unasked string, err error) {
+func (p *program) validate(ctx context.Context, file tasks.File, config, queue string) (v protocol.Validation, unasked string, err error) {
 	if config != "" {
 		v, err = p.worker.validate(ctx, config, *file.Compiled, p.options.Worlds)
 		return v, "", err

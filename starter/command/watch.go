@@ -15,7 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -39,7 +39,7 @@ Ctrl-C stops watching; the task goes on. Where the standard input is no terminal
 		Args:              exactArguments("ID"),
 		ValidArgsFunction: p.completeTask(tasks.Filter{}, nil),
 		RunE: p.withTask(func(ctx context.Context, c *tasks.Client, t tasks.Run) error {
-			p.printf("%s\n", render.Title(t, workflows.State{}))
+			p.printf("%s\n", render.Title(t, protocol.State{}))
 			if link := c.RunLink(t.ID, t.RunID); link != "" {
 				p.printf("see %s\n", link)
 			}

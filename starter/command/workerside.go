@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -22,7 +22,7 @@ type workerSide interface {
 	// facts are those of a worker with this config file.
 	facts(config string) (workerFacts, error)
 	// validate looks at a task's steps as a worker with this config file would.
-	validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (workflows.Validation, error)
+	validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (protocol.Validation, error)
 	// wrap serves the tools of another MCP server over the standard streams.
 	wrap(ctx context.Context, p *program, f mcpFlags) error
 }

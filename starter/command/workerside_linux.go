@@ -9,7 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -38,10 +38,10 @@ func (linux) facts(config string) (workerFacts, error) {
 	return workerFacts{specs: specs, host: c.Host, queue: c.Queue, heartbeat: c.Heartbeat, secrets: c.TaskSecrets()}, nil
 }
 
-func (linux) validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (workflows.Validation, error) {
+func (linux) validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (protocol.Validation, error) {
 	c, err := host.ReadConfig(config)
 	if err != nil {
-		return workflows.Validation{}, err
+		return protocol.Validation{}, err
 	}
 	return host.Validate(ctx, c, compiled, own...)
 }

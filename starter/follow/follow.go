@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // The polls of a task's state: often while it changes, seldom while it waits.
@@ -50,7 +50,7 @@ func followRun(ctx context.Context, c *tasks.Client, t tasks.Run, v View, alone 
 		e, err := c.AwaitEnd(ctx, t.ID, t.RunID)
 		ended <- result{e, err}
 	}()
-	pause, last, lost := pollFirst, workflows.State{}, false
+	pause, last, lost := pollFirst, protocol.State{}, false
 	progress := progress{client: c, id: t.ID}
 	for {
 		s, err := c.QueryState(ctx, t.ID, t.RunID)
@@ -120,7 +120,7 @@ func (n NeedsPerson) isAny() bool {
 	return n.Stuck != "" || len(n.Gates)+len(n.Failed)+len(n.Parked) > 0
 }
 
-func whatNeedsPerson(s workflows.State) NeedsPerson {
+func whatNeedsPerson(s protocol.State) NeedsPerson {
 	n := NeedsPerson{More: s.MoreGates + s.MoreParks, Stuck: s.Stuck}
 	for _, g := range s.Gates {
 		n.Gates = append(n.Gates, g.Step)
@@ -128,7 +128,7 @@ func whatNeedsPerson(s workflows.State) NeedsPerson {
 	for _, p := range s.Parks {
 		n.Failed = append(n.Failed, p.Step)
 	}
-	if s.Report != nil && s.Phase != workflows.Closed {
+	if s.Report != nil && s.Phase != protocol.Closed {
 		for _, r := range s.Report.Steps {
 			if compensations.UndoState(r.State) == compensations.Parked {
 				n.Parked = append(n.Parked, r.Step)
@@ -144,7 +144,7 @@ func showEnd(ctx context.Context, c *tasks.Client, t tasks.Run, e tasks.Ending, 
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	s, err := c.QueryState(limited, t.ID, t.RunID)
-	if err != nil || s.Phase != workflows.Closed {
+	if err != nil || s.Phase != protocol.Closed {
 		s = tasks.ClosedState(t, e)
 	}
 	v.ShowState(s, time.Now())

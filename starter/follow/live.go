@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // liveView redraws the steps in place at the bottom of a terminal, below what needs a person, which scrolls.
@@ -26,7 +26,7 @@ type liveView struct {
 	mu     sync.Mutex
 	n      *narrator
 	blocks bytes.Buffer // written by the narrator, printed above the drawing
-	state  workflows.State
+	state  protocol.State
 	drawn  int // lines
 	quit   chan struct{}
 	done   chan struct{}
@@ -60,7 +60,7 @@ func (v *liveView) redrawPeriodically() {
 	}
 }
 
-func (v *liveView) ShowState(s workflows.State, now time.Time) {
+func (v *liveView) ShowState(s protocol.State, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.n.narrate(s, now)
@@ -128,7 +128,7 @@ type drawnLine struct{ style, text string }
 const maxTroubles = 3
 
 // drawTask draws a task in at most height lines.
-func drawTask(t tasks.Run, s workflows.State, now time.Time, height int) []drawnLine {
+func drawTask(t tasks.Run, s protocol.State, now time.Time, height int) []drawnLine {
 	lines := []drawnLine{{bold, render.Title(t, s) + " · " + render.Phase(s) + " · " + terminal.Duration(now.Sub(t.Started))}}
 	for _, t := range s.Troubles[:min(len(s.Troubles), maxTroubles, max(0, height-4))] {
 		lines = append(lines, drawnLine{yellow, render.Trouble(t)})
@@ -161,7 +161,7 @@ func drawTask(t tasks.Run, s workflows.State, now time.Time, height int) []drawn
 const belowStep = 3
 
 // linesBelow are the lines below each step, room in all: how far those under way have come, then what the last ones have returned.
-func linesBelow(steps []workflows.StepView, undos map[string]compensations.StepReport, room int) map[int][]string {
+func linesBelow(steps []protocol.StepView, undos map[string]compensations.StepReport, room int) map[int][]string {
 	below := map[int][]string{}
 	add := func(i int, lines []string) {
 		lines = lines[:min(len(lines), max(0, room))]
@@ -179,7 +179,7 @@ func linesBelow(steps []workflows.StepView, undos map[string]compensations.StepR
 		}
 	}
 	for i, s := range slices.Backward(steps) {
-		if s.State == workflows.Done && len(undos) == 0 {
+		if s.State == protocol.Done && len(undos) == 0 {
 			add(i, render.OutputLines(s.Outputs, min(belowStep, room)))
 		}
 	}
@@ -187,14 +187,14 @@ func linesBelow(steps []workflows.StepView, undos map[string]compensations.StepR
 }
 
 // visibleSteps is the range of at most room steps around the current one.
-func visibleSteps(steps []workflows.StepView, undos map[string]compensations.StepReport, room int) (from, to int) {
+func visibleSteps(steps []protocol.StepView, undos map[string]compensations.StepReport, room int) (from, to int) {
 	if len(steps) <= room {
 		return 0, len(steps)
 	}
 	room = max(1, room-1) // one line for "... more" at the other end
 	at := 0
 	for i, s := range steps {
-		if s.State != workflows.NotStarted && (len(undos) == 0 || compensations.UndoState(undos[s.ID].State) != compensations.Settled) {
+		if s.State != protocol.NotStarted && (len(undos) == 0 || compensations.UndoState(undos[s.ID].State) != compensations.Settled) {
 			at = i
 		}
 	}
@@ -203,28 +203,28 @@ func visibleSteps(steps []workflows.StepView, undos map[string]compensations.Ste
 	return from, min(len(steps), from+room)
 }
 
-func drawStep(v workflows.StepView, u compensations.StepReport, now time.Time) drawnLine {
+func drawStep(v protocol.StepView, u compensations.StepReport, now time.Time) drawnLine {
 	sign, style, text := "·", dim, v.Name
 	switch v.State {
-	case workflows.Planning:
+	case protocol.Planning:
 		sign, style, text = "?", "", "planning"
-	case workflows.AtGate:
+	case protocol.AtGate:
 		sign, style, text = "◆", yellow, "waits at its gate"
-	case workflows.Running:
+	case protocol.Running:
 		sign, style, text = "▸", bold, "running "+terminal.Duration(now.Sub(v.Began))
-	case workflows.Done:
+	case protocol.Done:
 		sign, style, text = "✓", green, v.Summary
-	case workflows.StepFailed:
+	case protocol.StepFailed:
 		sign, style, text = "✗", red, render.Reason(v.Error)
-	case workflows.StepParked:
+	case protocol.StepParked:
 		sign, style, text = "!", red, "parked: "+render.Reason(v.Error)
-	case workflows.Canceled:
+	case protocol.Canceled:
 		sign, style, text = "✗", "", "canceled"
 	}
 	switch {
-	case v.Waiting != "" && (v.State == workflows.Planning || v.State == workflows.Running):
+	case v.Waiting != "" && (v.State == protocol.Planning || v.State == protocol.Running):
 		sign, style, text = "…", yellow, v.Waiting
-	case v.Host != "" && v.State == workflows.Running:
+	case v.Host != "" && v.State == protocol.Running:
 		text += " on host " + v.Host
 	}
 	if u.Step != "" && tasks.Registered(u) {

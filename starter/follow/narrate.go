@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // narrator writes what changed between one state of a task and the next, each thing once.
@@ -23,7 +23,7 @@ type narrator struct {
 	// lines receives a line for each change, blocks what needs a person.
 	lines, blocks io.Writer
 
-	steps     map[stepTry]workflows.StepState
+	steps     map[stepTry]protocol.StepState
 	notes     map[noteOf]bool
 	gates     map[activities.Digest]bool
 	unwinding bool
@@ -48,7 +48,7 @@ type told struct {
 func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *narrator {
 	return &narrator{
 		server: server, id: t.ID, started: t.Started, lines: lines, blocks: blocks,
-		steps: map[stepTry]workflows.StepState{}, notes: map[noteOf]bool{}, gates: map[activities.Digest]bool{},
+		steps: map[stepTry]protocol.StepState{}, notes: map[noteOf]bool{}, gates: map[activities.Digest]bool{},
 		undos: map[stepTry]string{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{}, troubles: map[trouble]bool{},
 	}
 }
@@ -59,7 +59,7 @@ type stepTry struct {
 	number int
 }
 
-// trouble is what was printed of a workflows.Trouble.
+// trouble is what was printed of a protocol.Trouble.
 type trouble struct{ what, reason string }
 
 type noteOf struct {
@@ -68,14 +68,14 @@ type noteOf struct {
 }
 
 // narrate writes what is new in s, the state as of now.
-func (n *narrator) narrate(s workflows.State, now time.Time) {
+func (n *narrator) narrate(s protocol.State, now time.Time) {
 	since := map[string]time.Time{}
 	for _, g := range s.Gates {
 		since[g.Step] = g.Since
 	}
 	for _, v := range s.Steps {
 		at := now
-		if v.State == workflows.AtGate && !since[v.ID].IsZero() {
+		if v.State == protocol.AtGate && !since[v.ID].IsZero() {
 			at = since[v.ID]
 		}
 		n.narrateStep(v, at)
@@ -111,7 +111,7 @@ func (n *narrator) narrate(s workflows.State, now time.Time) {
 			n.tellBlock(now, func(w io.Writer) { render.ParkedStep(w, n.server, n.id, p) })
 		}
 	}
-	if s.Cause != nil && !n.unwinding && s.Phase != workflows.Compiling && hasBegun(s) {
+	if s.Cause != nil && !n.unwinding && s.Phase != protocol.Compiling && hasBegun(s) {
 		n.unwinding = true
 		n.tell(told{at: now, out: n.lines, text: fmt.Sprintf("unwinding, last in first out: %s\n", render.Cause(*s.Cause))})
 	}
@@ -154,15 +154,15 @@ func (n *narrator) flush() {
 	n.pending = n.pending[:0]
 }
 
-func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
+func (n *narrator) narrateStep(v protocol.StepView, now time.Time) {
 	try := stepTry{v.ID, max(1, v.Try)}
 	was, seen := n.steps[try]
 	at := now
-	if !v.Ended.IsZero() && was != workflows.Done { // what becomes of a step that is done happens now
+	if !v.Ended.IsZero() && was != protocol.Done { // what becomes of a step that is done happens now
 		at = v.Ended
 	}
 	// The step began and ended between two polls: the state has the times.
-	if !seen && (v.State == workflows.Done || v.State == workflows.StepFailed) && !v.Began.IsZero() {
+	if !seen && (v.State == protocol.Done || v.State == protocol.StepFailed) && !v.Began.IsZero() {
 		n.writeLine(v.Began, v.ID, v.Uses, "started")
 	}
 	for _, t := range v.Tries() {
@@ -177,54 +177,54 @@ func (n *narrator) narrateStep(v workflows.StepView, now time.Time) {
 			n.isNew(try, t.Text(note)) // as a report tells it that has no row for its try
 		}
 	}
-	if v.State == "" || v.State == workflows.NotStarted || v.State == was {
+	if v.State == "" || v.State == protocol.NotStarted || v.State == was {
 		return
 	}
 	n.steps[try] = v.State
-	if v.State == workflows.Running && !v.Began.IsZero() && !seen {
+	if v.State == protocol.Running && !v.Began.IsZero() && !seen {
 		at = v.Began
 	}
 	var below []string
-	if v.State == workflows.Done {
+	if v.State == protocol.Done {
 		for _, line := range render.OutputLines(v.Outputs, narratedOutput) {
 			below = append(below, terminal.Indent("            ", line))
 		}
 	}
-	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more && (v.State == workflows.StepFailed && !n.unwinding || v.State == workflows.RolledBack) {
+	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more && (v.State == protocol.StepFailed && !n.unwinding || v.State == protocol.RolledBack) {
 		below = append(below, terminal.Indent("            | ", output))
 	}
 	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(describeStep(v)), below...)
 }
 
 // describeStep says how a step stands.
-func describeStep(v workflows.StepView) string {
+func describeStep(v protocol.StepView) string {
 	switch v.State {
-	case workflows.Planning:
+	case protocol.Planning:
 		return "planning"
-	case workflows.AtGate:
+	case protocol.AtGate:
 		return "waits at its gate"
-	case workflows.Running:
+	case protocol.Running:
 		if v.Host != "" {
 			return "started on host " + v.Host
 		}
 		return "started"
-	case workflows.Done:
+	case protocol.Done:
 		if v.Summary != "" {
 			return "done: " + v.Summary
 		}
 		return "done"
-	case workflows.StepFailed:
+	case protocol.StepFailed:
 		return "failed: " + render.Reason(v.Error)
-	case workflows.StepParked:
+	case protocol.StepParked:
 		return "failed and is parked: " + render.Reason(v.Error)
-	case workflows.RolledBack:
+	case protocol.RolledBack:
 		if v.Error != "" {
 			return "failed and was rolled back: " + render.Reason(v.Error)
 		}
 		return "rolled back"
-	case workflows.LeftOut:
+	case protocol.LeftOut:
 		return "left out"
-	case workflows.Canceled:
+	case protocol.Canceled:
 		return "canceled"
 	}
 	return ""
@@ -234,8 +234,8 @@ func describeStep(v workflows.StepView) string {
 const narratedOutput = 10
 
 // hasBegun reports whether anything of a task was begun: a task that is refused has nothing to unwind.
-func hasBegun(s workflows.State) bool {
-	return slices.ContainsFunc(s.Steps, func(v workflows.StepView) bool { return v.State != "" && v.State != workflows.NotStarted }) ||
+func hasBegun(s protocol.State) bool {
+	return slices.ContainsFunc(s.Steps, func(v protocol.StepView) bool { return v.State != "" && v.State != protocol.NotStarted }) ||
 		s.Report != nil && slices.ContainsFunc(s.Report.Steps, tasks.Registered)
 }
 

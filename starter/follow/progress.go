@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // progressEvery is how often the server is asked how far the steps under way have come, and which hosts they wait for.
@@ -20,10 +20,10 @@ type progress struct {
 }
 
 // addTo adds it to a state. What the server does not say in time is left out.
-func (p *progress) addTo(ctx context.Context, s *workflows.State) {
+func (p *progress) addTo(ctx context.Context, s *protocol.State) {
 	isToGoOn := s.Done < s.Total || s.Session != nil && s.Session.Open
-	waits := s.Phase == workflows.Forward && isToGoOn && len(tasks.StepsUnderWay(*s)) == 0 // for a person or an agent
-	if waits || s.Phase == workflows.Closed {
+	waits := s.Phase == protocol.Forward && isToGoOn && len(tasks.StepsUnderWay(*s)) == 0 // for a person or an agent
+	if waits || s.Phase == protocol.Closed {
 		return
 	}
 	if time.Since(p.asked) >= progressEvery {

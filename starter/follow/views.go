@@ -10,13 +10,13 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // View shows a task while it runs.
 type View interface {
 	// ShowState shows the state as of now.
-	ShowState(s workflows.State, now time.Time)
+	ShowState(s protocol.State, now time.Time)
 	// PrintLine puts a line between what is shown.
 	PrintLine(line string)
 	// Hide leaves the screen to others until the next state is shown.
@@ -35,7 +35,7 @@ func newPlainView(server tasks.Server, t tasks.Run, out io.Writer) *plainView {
 	return &plainView{out, newNarrator(server, t, out, out)}
 }
 
-func (v *plainView) ShowState(s workflows.State, now time.Time) { v.n.narrate(s, now) }
+func (v *plainView) ShowState(s protocol.State, now time.Time) { v.n.narrate(s, now) }
 
 func (v *plainView) PrintLine(line string) { fmt.Fprintln(v.out, line) }
 

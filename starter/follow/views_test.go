@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/golden"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -23,19 +23,19 @@ func after(d time.Duration) time.Time { return began.Add(d) }
 
 // story is a task as it is seen from time to time: forward on two hosts, a gate that opens twice, a failure, an undo that
 // waits for its host, one that is parked twice.
-func story() []workflows.State {
-	running := workflows.StepView{ID: "copy", Uses: "file.write", State: workflows.Running, Host: "build-1", Began: after(time.Second)}
+func story() []protocol.State {
+	running := protocol.StepView{ID: "copy", Uses: "file.write", State: protocol.Running, Host: "build-1", Began: after(time.Second)}
 	done := running
-	done.State, done.Ended, done.Summary = workflows.Done, after(2*time.Second), "wrote 3 files"
+	done.State, done.Ended, done.Summary = protocol.Done, after(2*time.Second), "wrote 3 files"
 	done.Notes = []string{"ran twice"}
-	gate := workflows.StepView{ID: "apply", Uses: "terraform.apply", State: workflows.AtGate, Began: after(2 * time.Second)}
+	gate := protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.AtGate, Began: after(2 * time.Second)}
 	failed := gate
-	failed.State, failed.Ended, failed.Error = workflows.StepFailed, after(9*time.Second), "CheckFailed: no\nroute"
+	failed.State, failed.Ended, failed.Error = protocol.StepFailed, after(9*time.Second), "CheckFailed: no\nroute"
 	failed.Notes = []string{"approved by eve"}
-	idle := workflows.StepView{ID: "tell", Uses: "stripe.refund.create", State: workflows.NotStarted}
+	idle := protocol.StepView{ID: "tell", Uses: "stripe.refund.create", State: protocol.NotStarted}
 	cause := &compensations.Cause{Kind: compensations.Failure, Step: "apply", Text: "CheckFailed: no route"}
-	opening := func(n int) []workflows.GateView {
-		return []workflows.GateView{{
+	opening := func(n int) []protocol.GateView {
+		return []protocol.GateView{{
 			Step: "apply", Digest: activities.Digest(fmt.Sprint("sha256:", n)), Opening: n, Why: "terraform.apply is risky",
 			Since: after(2500 * time.Millisecond), Until: after(time.Hour),
 			Change: activities.Change{Summary: "1 to add", Risk: activities.High, Strategy: activities.Compensation},
@@ -53,22 +53,22 @@ func story() []workflows.State {
 	waiting := compensations.StepReport{State: string(compensations.Waiting), Reason: "waiting for host build-1"}
 	restored := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored, Observed: "as before", Took: time.Second}
 
-	state := func(phase workflows.Phase, steps ...workflows.StepView) workflows.State {
-		s := workflows.State{Task: "t", Name: "a story", Phase: phase, Steps: steps}
-		if phase != workflows.Forward {
+	state := func(phase protocol.Phase, steps ...protocol.StepView) protocol.State {
+		s := protocol.State{Task: "t", Name: "a story", Phase: phase, Steps: steps}
+		if phase != protocol.Forward {
 			s.Cause = cause
 		}
 		return s
 	}
-	states := []workflows.State{
-		{Task: "t", Phase: workflows.Compiling},
-		state(workflows.Forward, running, workflows.StepView{ID: "apply", Uses: "terraform.apply", State: workflows.NotStarted}, idle),
-		state(workflows.Forward, done, gate, idle),
-		state(workflows.Forward, done, gate, idle),
-		state(workflows.Unwinding, done, failed, idle),
-		state(workflows.Unwinding, done, failed, idle),
-		state(workflows.Unwinding, done, failed, idle),
-		state(workflows.Closed, done, failed, idle),
+	states := []protocol.State{
+		{Task: "t", Phase: protocol.Compiling},
+		state(protocol.Forward, running, protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.NotStarted}, idle),
+		state(protocol.Forward, done, gate, idle),
+		state(protocol.Forward, done, gate, idle),
+		state(protocol.Unwinding, done, failed, idle),
+		state(protocol.Unwinding, done, failed, idle),
+		state(protocol.Unwinding, done, failed, idle),
+		state(protocol.Closed, done, failed, idle),
 	}
 	states[2].Gates, states[3].Gates = opening(1), opening(2)
 	states[3].Ignored = []string{"approve: digest 1 is not that of the present gate"}
@@ -105,24 +105,24 @@ func TestWhatWentByBeforeTheFirstLookIsToldInOrder(t *testing.T) {
 
 // TestEachTryIsToldOnce: the tries of a step are told as they come, and the report at the end adds nothing to them.
 func TestEachTryIsToldOnce(t *testing.T) {
-	view := func(state workflows.StepState, try int, notes ...string) workflows.StepView {
-		return workflows.StepView{ID: "b", Uses: "file.write", State: state, Try: try, Notes: notes, Began: after(time.Second), Ended: after(2 * time.Second)}
+	view := func(state protocol.StepState, try int, notes ...string) protocol.StepView {
+		return protocol.StepView{ID: "b", Uses: "file.write", State: state, Try: try, Notes: notes, Began: after(time.Second), Ended: after(2 * time.Second)}
 	}
-	first, second := view(workflows.Done, 0, "left 1"), view(workflows.Done, 2, "left 2")
-	second.Tried = []workflows.Tried{{Try: 1, Notes: first.Notes}}
+	first, second := view(protocol.Done, 0, "left 1"), view(protocol.Done, 2, "left 2")
+	second.Tried = []protocol.Tried{{Try: 1, Notes: first.Notes}}
 	undone := func(try int, outcome activities.Outcome, notes ...string) compensations.StepReport {
 		return compensations.StepReport{Step: "b", Action: "file.write", Try: try, State: string(compensations.Settled), Outcome: outcome, Notes: notes}
 	}
 	rows := []compensations.StepReport{undone(0, activities.Restored), undone(2, activities.Nothing)}
 	last := []compensations.StepReport{undone(1, activities.Restored, "left 1"), undone(2, activities.Nothing, "left 2", "in try 1: left 1")}
 	cause := &compensations.Cause{Kind: compensations.Failure, Text: "no"}
-	states := []workflows.State{
-		{Phase: workflows.Forward, Steps: []workflows.StepView{first}},
-		{Phase: workflows.Forward, Steps: []workflows.StepView{second}},
-		{Phase: workflows.Unwinding, Cause: cause, Steps: []workflows.StepView{second}, Report: &compensations.Report{Status: compensations.Open, Steps: rows}},
-		{Phase: workflows.Closed, Cause: cause, Steps: []workflows.StepView{second}, Report: &compensations.Report{Status: compensations.Unwound, Steps: last}},
+	states := []protocol.State{
+		{Phase: protocol.Forward, Steps: []protocol.StepView{first}},
+		{Phase: protocol.Forward, Steps: []protocol.StepView{second}},
+		{Phase: protocol.Unwinding, Cause: cause, Steps: []protocol.StepView{second}, Report: &compensations.Report{Status: compensations.Open, Steps: rows}},
+		{Phase: protocol.Closed, Cause: cause, Steps: []protocol.StepView{second}, Report: &compensations.Report{Status: compensations.Unwound, Steps: last}},
 	}
-	tell := func(states ...workflows.State) string {
+	tell := func(states ...protocol.State) string {
 		var b bytes.Buffer
 		n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
 		for range 2 {
@@ -152,11 +152,11 @@ func TestTheDrawingOfEachState(t *testing.T) {
 }
 
 func TestTheStretchOfStepsThatIsDrawn(t *testing.T) {
-	steps := make([]workflows.StepView, 100)
+	steps := make([]protocol.StepView, 100)
 	for i := range steps {
-		steps[i] = workflows.StepView{ID: fmt.Sprint(i), State: workflows.NotStarted}
+		steps[i] = protocol.StepView{ID: fmt.Sprint(i), State: protocol.NotStarted}
 		if i <= 50 {
-			steps[i].State = workflows.Done
+			steps[i].State = protocol.Done
 		}
 	}
 	for room, want := range map[int][2]int{200: {0, 100}, 100: {0, 100}, 31: {31, 61}, 2: {50, 51}, 1: {50, 51}} {
@@ -168,12 +168,12 @@ func TestTheStretchOfStepsThatIsDrawn(t *testing.T) {
 }
 
 func TestWhatIsDrawnBelowStepsFitsTheScreen(t *testing.T) {
-	states := []workflows.State{story()[1]}
+	states := []protocol.State{story()[1]}
 	steps := states[0].Steps
-	steps[0] = workflows.StepView{ID: "read", Uses: "container.exec", State: workflows.Done, Summary: "read", Outputs: map[string]any{
+	steps[0] = protocol.StepView{ID: "read", Uses: "container.exec", State: protocol.Done, Summary: "read", Outputs: map[string]any{
 		"stdout": "one\ntwo\nthree\nfour\n", "empty": "", "exit": 0,
 	}}
-	steps[1] = workflows.StepView{ID: "apply", Uses: "terraform.apply", State: workflows.Running, Began: began, Progress: []string{"a.b: \x1b[2Jrefreshing", "a.c: refreshing"}}
+	steps[1] = protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.Running, Began: began, Progress: []string{"a.b: \x1b[2Jrefreshing", "a.c: refreshing"}}
 	var b bytes.Buffer
 	for _, height := range []int{20, 8, 5} {
 		lines := drawTask(tasks.Run{ID: "t", Started: began}, states[0], after(3*time.Second), height)
@@ -192,9 +192,9 @@ func TestALongLineIsCutAndSaysWhereAllOfItIs(t *testing.T) {
 	long := `{"items": "` + strings.Repeat("é", 2000) + `"}`
 	var b bytes.Buffer
 	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
-	n.narrate(workflows.State{Phase: workflows.Forward, Steps: []workflows.StepView{
-		{ID: "a", Uses: "x.y", State: workflows.Done, Began: began, Ended: began, Summary: "read", Outputs: map[string]any{"stdout": "one\n" + long + "\n"}},
-		{ID: "b", Uses: "x.y", State: workflows.StepFailed, Began: began, Ended: began, Error: "CheckFailed: no\n" + long},
+	n.narrate(protocol.State{Phase: protocol.Forward, Steps: []protocol.StepView{
+		{ID: "a", Uses: "x.y", State: protocol.Done, Began: began, Ended: began, Summary: "read", Outputs: map[string]any{"stdout": "one\n" + long + "\n"}},
+		{ID: "b", Uses: "x.y", State: protocol.StepFailed, Began: began, Ended: began, Error: "CheckFailed: no\n" + long},
 	}}, began)
 	require.Equal(t, 2, strings.Count(b.String(), "… (all of it: starter show t "), b.String())
 	require.Contains(t, b.String(), "(all of it: starter show t a)\n")
@@ -206,7 +206,7 @@ func TestALongLineIsCutAndSaysWhereAllOfItIs(t *testing.T) {
 
 func TestTroublesAreDrawnAboveTheSteps(t *testing.T) {
 	s := story()[1]
-	s.Troubles = []workflows.Trouble{{What: "plan a", Attempt: 3, Reason: "ActionFailed: no answer"}, {What: "plan b"}, {What: "plan c"}, {What: "plan d"}}
+	s.Troubles = []protocol.Trouble{{What: "plan a", Attempt: 3, Reason: "ActionFailed: no answer"}, {What: "plan b"}, {What: "plan c"}, {What: "plan d"}}
 	for height, troubles := range map[int]int{5: 1, 6: 2, 20: maxTroubles} {
 		lines := drawTask(tasks.Run{ID: "t", Started: began}, s, after(time.Second), height)
 		require.LessOrEqual(t, len(lines), height)
@@ -217,8 +217,8 @@ func TestTroublesAreDrawnAboveTheSteps(t *testing.T) {
 
 // TestTheLinesAreInOrderOfTime: of steps that run side by side, of undos, and of what is learned late.
 func TestTheLinesAreInOrderOfTime(t *testing.T) {
-	step := func(id string, state workflows.StepState, from, to time.Duration) workflows.StepView {
-		v := workflows.StepView{ID: id, Uses: "file.write", State: state, Began: after(from)}
+	step := func(id string, state protocol.StepState, from, to time.Duration) protocol.StepView {
+		v := protocol.StepView{ID: id, Uses: "file.write", State: state, Began: after(from)}
 		if to > 0 {
 			v.Ended = after(to)
 		}
@@ -226,9 +226,9 @@ func TestTheLinesAreInOrderOfTime(t *testing.T) {
 	}
 	at := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 	cause := &compensations.Cause{Kind: compensations.Failure, Step: "b", Text: "CheckFailed: no"}
-	failed := step("b", workflows.StepFailed, at(0.2), at(3))
+	failed := step("b", protocol.StepFailed, at(0.2), at(3))
 	failed.Error = "CheckFailed: no\nmore"
-	ended := []workflows.StepView{step("a", workflows.Done, at(0.1), at(0.9)), failed, step("c", workflows.Done, at(0.3), at(2))}
+	ended := []protocol.StepView{step("a", protocol.Done, at(0.1), at(0.9)), failed, step("c", protocol.Done, at(0.3), at(2))}
 	undone := func(id string) compensations.StepReport {
 		return compensations.StepReport{Step: id, Action: "file.write", State: string(compensations.Settled), Outcome: activities.Restored}
 	}
@@ -236,12 +236,12 @@ func TestTheLinesAreInOrderOfTime(t *testing.T) {
 	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
 	for _, look := range []struct {
 		now time.Duration
-		workflows.State
+		protocol.State
 	}{
-		{at(1), workflows.State{Phase: workflows.Forward, AwaitedHosts: []string{"far"}, Troubles: []workflows.Trouble{{What: "c", Attempt: 2, Reason: "ActionFailed: no"}}, Steps: []workflows.StepView{
-			step("a", workflows.Done, at(0.1), at(0.9)), step("b", workflows.Running, at(0.2), 0), step("c", workflows.NotStarted, 0, 0),
+		{at(1), protocol.State{Phase: protocol.Forward, AwaitedHosts: []string{"far"}, Troubles: []protocol.Trouble{{What: "c", Attempt: 2, Reason: "ActionFailed: no"}}, Steps: []protocol.StepView{
+			step("a", protocol.Done, at(0.1), at(0.9)), step("b", protocol.Running, at(0.2), 0), step("c", protocol.NotStarted, 0, 0),
 		}}},
-		{at(4), workflows.State{Phase: workflows.Unwinding, Cause: cause, Steps: ended, Report: &compensations.Report{Status: compensations.Open, Steps: []compensations.StepReport{undone("a"), undone("c")}}}},
+		{at(4), protocol.State{Phase: protocol.Unwinding, Cause: cause, Steps: ended, Report: &compensations.Report{Status: compensations.Open, Steps: []compensations.StepReport{undone("a"), undone("c")}}}},
 	} {
 		n.narrate(look.State, after(look.now))
 	}

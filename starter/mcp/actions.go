@@ -12,7 +12,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -106,10 +106,10 @@ func stepField(i int, step map[string]any) string {
 
 // stepsInTurn adds steps to a session when there is room for another request: an agent may make many calls at once.
 func (s *Server) stepsInTurn(steps ...json.RawMessage) request {
-	return func(ctx context.Context, of session.Session, id string) (workflows.Answer, error) {
+	return func(ctx context.Context, of session.Session, id string) (protocol.Answer, error) {
 		release, err := s.stepping.Take(ctx, of.ID())
 		if err != nil {
-			return workflows.Answer{}, errNotSent
+			return protocol.Answer{}, errNotSent
 		}
 		defer release()
 		return of.Step(ctx, id, steps...)

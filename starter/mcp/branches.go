@@ -1,6 +1,6 @@
 package mcp
 
-import "github.com/seed-62bf7108/unwind/workflows"
+import "github.com/seed-62bf7108/unwind/workflows/protocol"
 
 // Branch is an attempt that was put aside by a rollback.
 type Branch struct {
@@ -12,7 +12,7 @@ type Branch struct {
 	Context   *Context `json:"context,omitempty" jsonschema:"what was kept last in it"`
 }
 
-func branchesOf(v *workflows.SessionView) (all []Branch) {
+func branchesOf(v *protocol.SessionView) (all []Branch) {
 	for _, part := range v.TakenBack {
 		if part.Branch == nil {
 			continue
@@ -27,10 +27,10 @@ func branchesOf(v *workflows.SessionView) (all []Branch) {
 }
 
 // branch is what a rollback keeps what it undoes as; nil for nothing.
-func (in rollbackInput) branch() (*workflows.Branch, error) {
+func (in rollbackInput) branch() (*protocol.Branch, error) {
 	switch {
 	case in.Branch != "":
-		return &workflows.Branch{Name: in.Branch, Score: in.Score, Note: in.Note}, nil
+		return &protocol.Branch{Name: in.Branch, Score: in.Score, Note: in.Note}, nil
 	case in.Score != nil || in.Note != "":
 		return nil, Problem{BadParameter, "score and note are about a branch: give branch, a name for it, as well"}
 	}

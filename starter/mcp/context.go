@@ -5,7 +5,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -54,7 +54,7 @@ type Context struct {
 	Since []string `json:"since,omitempty"`
 }
 
-func contextOf(c *workflows.Context) *Context {
+func contextOf(c *protocol.Context) *Context {
 	if c == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func contextOf(c *workflows.Context) *Context {
 }
 
 func (s *Server) keepContext(ctx context.Context, call *sdk.CallToolRequest, in keepContextInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
 		if in.Savepoint != "" {
 			return of.SavepointWith(ctx, request, in.Savepoint, []byte(in.Content))
 		}
@@ -76,7 +76,7 @@ func (s *Server) context(ctx context.Context, _ *sdk.CallToolRequest, in context
 		return Outcome{}, err
 	}
 	of := session.Attach(client, id)
-	var c workflows.Context
+	var c protocol.Context
 	var content []byte
 	var since []string
 	switch {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // approval names the one question that a call asks.
@@ -47,7 +47,7 @@ func (s *Server) mayAsk(call *sdk.CallToolRequest) bool {
 }
 
 // question asks the client's user about the gate that an answer shows; nil if it shows none.
-func (s *Server) question(session string, a workflows.Answer) *sdk.CallToolResult {
+func (s *Server) question(session string, a protocol.Answer) *sdk.CallToolResult {
 	for _, step := range a.Steps {
 		if step.Gate == nil {
 			continue
@@ -61,7 +61,7 @@ func (s *Server) question(session string, a workflows.Answer) *sdk.CallToolResul
 }
 
 // questionAbout is the question about the gate of a step.
-func questionAbout(step workflows.StepAnswer) *sdk.ElicitParams {
+func questionAbout(step protocol.StepAnswer) *sdk.ElicitParams {
 	return &sdk.ElicitParams{
 		Mode: "form", Message: questionText(step), RequestedSchema: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
 			"why": {Type: "string", Description: "Reason, kept in the report"},
@@ -72,7 +72,7 @@ func questionAbout(step workflows.StepAnswer) *sdk.ElicitParams {
 // maxShownDiff bounds, in bytes, the diff in a question.
 const maxShownDiff = 8 << 10
 
-func questionText(step workflows.StepAnswer) string {
+func questionText(step protocol.StepAnswer) string {
 	c := step.Gate.Change
 	var b strings.Builder
 	fmt.Fprintf(&b, "Approve step %s (%s)? Accept approves it, decline rejects it.\n%s\n", step.ID, step.Uses, c.Summary)
@@ -103,7 +103,7 @@ func (s *Server) decide(ctx context.Context, c *tasks.Client, id string, call *s
 	if err != nil {
 		return err
 	}
-	d := workflows.Decision{Step: about.Step, Digest: about.Digest, Who: "the user of an MCP client"}
+	d := protocol.Decision{Step: about.Step, Digest: about.Digest, Who: "the user of an MCP client"}
 	if of := call.ClientInfo(); of != nil {
 		d.Who = "the user of " + of.Name
 	}

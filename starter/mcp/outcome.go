@@ -12,7 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Outcome is the structured result of every tool.
@@ -121,7 +121,7 @@ var outcomeSchema = func() *jsonschema.Schema {
 }()
 
 // outcomeOf describes to an agent what has become of a request.
-func outcomeOf(a workflows.Answer) Outcome {
+func outcomeOf(a protocol.Answer) Outcome {
 	o := Outcome{
 		Request: a.Request, Pending: a.Pending, Phase: string(a.Phase), Cause: causeOf(a.Cause), Undone: undoneOf(a.Undone),
 		Waiting: undoneOf(a.Waiting), Forgotten: a.Forgotten, Report: reportOf(a.Report), Context: contextOf(a.Context),
@@ -156,14 +156,14 @@ func causeOf(c *compensations.Cause) string {
 	return c.Text
 }
 
-func gateOf(g *workflows.GateView) *Gate {
+func gateOf(g *protocol.GateView) *Gate {
 	if g == nil {
 		return nil
 	}
 	return &Gate{Why: g.Why, Until: g.Until.UTC().Format(time.RFC3339), Change: changeOf(g.Change)}
 }
 
-func parkOf(p *workflows.ParkView) *Park {
+func parkOf(p *protocol.ParkView) *Park {
 	if p == nil {
 		return nil
 	}
@@ -209,8 +209,8 @@ func reportOf(r *compensations.Report) *Report {
 // hasFailed reports whether a step was not done.
 func (o Outcome) hasFailed() bool {
 	for _, s := range o.Steps {
-		switch workflows.StepState(s.State) {
-		case workflows.StepFailed, workflows.RolledBack, workflows.LeftOut, workflows.Canceled:
+		switch protocol.StepState(s.State) {
+		case protocol.StepFailed, protocol.RolledBack, protocol.LeftOut, protocol.Canceled:
 			return true
 		}
 	}

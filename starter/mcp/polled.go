@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -134,7 +134,7 @@ func takesTasks(meta sdk.Meta) bool {
 }
 
 // answerLater answers a call that waits for a person with a task.
-func (s *Server) answerLater(c *tasks.Client, p polledCall, pending workflows.Answer) Outcome {
+func (s *Server) answerLater(c *tasks.Client, p polledCall, pending protocol.Answer) Outcome {
 	p.Request, p.Made = pending.Request, time.Now().UTC().Truncate(time.Millisecond)
 	task := s.taskOf(p.handle(s.Key, c.Namespace), p)
 	task.ResultType, task.StatusMessage = "task", whatWaits(pending)
@@ -209,7 +209,7 @@ func (s *Server) getTask(ctx context.Context, client *sdk.ServerSession, about *
 }
 
 // endOfOwn is the end of a call of one of our own tools; isOver is false while a person must decide about it.
-func (s *Server) endOfOwn(ctx context.Context, p polledCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
+func (s *Server) endOfOwn(ctx context.Context, p polledCall, of session.Session, a protocol.Answer) (o Outcome, isOver bool, err error) {
 	o = outcomeOfRequest(a)
 	if a.Pending {
 		o.Next = s.adviseAgent(ctx, of, a)
@@ -230,7 +230,7 @@ func resultIn(o Outcome) any {
 }
 
 // lastChange is when the last step of a request ended, as far as the session knows.
-func lastChange(ctx context.Context, of session.Session, p polledCall, a workflows.Answer) time.Time {
+func lastChange(ctx context.Context, of session.Session, p polledCall, a protocol.Answer) time.Time {
 	last := p.Made
 	state, err := of.State(ctx)
 	if err != nil {
@@ -252,7 +252,7 @@ func callOf(client *sdk.ServerSession, meta sdk.Meta) *sdk.CallToolRequest {
 }
 
 // questionsOf asks the client's user about the gates of a request.
-func (s *Server) questionsOf(p polledCall, call *sdk.CallToolRequest, a workflows.Answer) sdk.InputRequestMap {
+func (s *Server) questionsOf(p polledCall, call *sdk.CallToolRequest, a protocol.Answer) sdk.InputRequestMap {
 	all := sdk.InputRequestMap{}
 	if !s.mayAsk(call) {
 		return all
@@ -266,13 +266,13 @@ func (s *Server) questionsOf(p polledCall, call *sdk.CallToolRequest, a workflow
 }
 
 // questionID names a question once in the life of a task.
-func questionID(step workflows.StepAnswer) string {
+func questionID(step protocol.StepAnswer) string {
 	return approval + " of " + step.ID + " " + string(step.Gate.Digest)
 }
 
 // updateTask takes what a client's user has decided. What answers no question that is open is ignored, as the extension has it.
 func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, about *taskUpdateParams) (*taskAcknowledged, error) {
-	return s.atGates(ctx, &about.taskParams, func(c *tasks.Client, p polledCall, step workflows.StepAnswer) error {
+	return s.atGates(ctx, &about.taskParams, func(c *tasks.Client, p polledCall, step protocol.StepAnswer) error {
 		call := callOf(client, about.Meta)
 		answer, isAnswered := about.InputResponses[questionID(step)]
 		if !isAnswered || !s.mayAsk(call) {
@@ -285,17 +285,17 @@ func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, abou
 
 // cancelTask rejects what waits for an approval: an agent may do without what it has asked for. What is under way ends as it would have.
 func (s *Server) cancelTask(ctx context.Context, _ *sdk.ServerSession, about *taskParams) (*taskAcknowledged, error) {
-	return s.atGates(ctx, about, func(c *tasks.Client, p polledCall, step workflows.StepAnswer) error {
+	return s.atGates(ctx, about, func(c *tasks.Client, p polledCall, step protocol.StepAnswer) error {
 		run, err := c.Describe(ctx, p.Session)
 		if err == nil {
-			_, err = c.Reject(ctx, run, workflows.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: "it canceled its call"})
+			_, err = c.Reject(ctx, run, protocol.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: "it canceled its call"})
 		}
 		return err
 	})
 }
 
 // atGates does something about each step of a task that waits for an approval.
-func (s *Server) atGates(ctx context.Context, about *taskParams, do func(*tasks.Client, polledCall, workflows.StepAnswer) error) (*taskAcknowledged, error) {
+func (s *Server) atGates(ctx context.Context, about *taskParams, do func(*tasks.Client, polledCall, protocol.StepAnswer) error) (*taskAcknowledged, error) {
 	c, p, err := s.findTask(ctx, about)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -110,7 +110,7 @@ func addOwn[In any, P interface {
 		P(&in).setSession(now.handle)
 		o, err := do(ctx, call, in)
 		o.Session = now.id
-		if o.Phase == string(workflows.Closed) {
+		if o.Phase == string(protocol.Closed) {
 			p.leave(now)
 		}
 		return o, err
@@ -168,10 +168,10 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 		reply, isAnswered, err = p.wrapped.ReplyTo(activities.NewToken(now.firstRunID, id, max(1, try)))
 		return err
 	}
-	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, p.stepsInTurn(step), func(a workflows.Answer) bool { // an undo that waits for a person does not hold up an error
-		return !a.Pending || len(a.Steps) == 1 && a.Steps[0].State != workflows.StepParked && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
+	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, p.stepsInTurn(step), func(a protocol.Answer) bool { // an undo that waits for a person does not hold up an error
+		return !a.Pending || len(a.Steps) == 1 && a.Steps[0].State != protocol.StepParked && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
 	})
-	if over, is := errors.AsType[session.Refusal](err); is && over.Type == workflows.SessionOver {
+	if over, is := errors.AsType[session.Refusal](err); is && over.Type == protocol.SessionOver {
 		p.leave(now)
 		err = Problem{over.Type, fmt.Sprintf("nothing was called: session %s has ended, and `starter show %s` says how; the next call begins another", now.id, now.id)}
 	}
@@ -196,7 +196,7 @@ func (o Outcome) resultWith(r Reply, isAnswered bool) (*sdk.CallToolResult, erro
 }
 
 // endOfCall is the end of a call that has become a task.
-func (p *Proxy) endOfCall(ctx context.Context, call polledCall, of session.Session, a workflows.Answer) (o Outcome, isOver bool, err error) {
+func (p *Proxy) endOfCall(ctx context.Context, call polledCall, of session.Session, a protocol.Answer) (o Outcome, isOver bool, err error) {
 	o, isOver, err = p.endOfOwn(ctx, call, of, a)
 	if err != nil || len(o.Steps) != 1 || slices.Contains(p.own, call.Tool) {
 		o.Session = call.Session
@@ -208,7 +208,7 @@ func (p *Proxy) endOfCall(ctx context.Context, call polledCall, of session.Sessi
 	}
 	step := o.Steps[0]
 	reply, isAnswered, err := p.wrapped.ReplyTo(activities.NewToken(firstRunID, step.ID, max(1, step.Try)))
-	if err != nil || !isOver && (!isAnswered || reply.Succeeded || step.State == string(workflows.StepParked)) {
+	if err != nil || !isOver && (!isAnswered || reply.Succeeded || step.State == string(protocol.StepParked)) {
 		return o, false, err
 	}
 	o.instead, err = o.resultWith(reply, isAnswered)
@@ -228,7 +228,7 @@ func (p *Proxy) firstRunOf(ctx context.Context, id string) (string, error) {
 // isTrueOf reports whether a reply says what became of the step: a call that succeeded may have been undone since, because its step failed
 // after it. One that has failed and waits for a decision can still succeed.
 func (r Reply) isTrueOf(o Outcome) bool {
-	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(workflows.Done)) && o.Steps[0].State != string(workflows.StepParked)
+	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(protocol.Done)) && o.Steps[0].State != string(protocol.StepParked)
 }
 
 // escapeAll reads arguments so that nothing in them is taken for an expression of a task file.

@@ -11,7 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -64,7 +64,7 @@ func (s *Server) status(ctx context.Context, _ *sdk.CallToolRequest, in statusIn
 	if in.Request != "" {
 		o, err := s.statusOf(ctx, session.Attach(c, id), in.Request)
 		refusal, isRefusal := errors.AsType[session.Refusal](err)
-		hasEnded := isRefusal && refusal.Type == workflows.SessionOver || err == nil && o.Phase == string(workflows.Closed)
+		hasEnded := isRefusal && refusal.Type == protocol.SessionOver || err == nil && o.Phase == string(protocol.Closed)
 		if !hasEnded {
 			return o, err
 		}
@@ -94,16 +94,16 @@ func (s *Server) statusOf(ctx context.Context, of session.Session, request strin
 }
 
 // standing reads the state of a session, also of one that has ended.
-func standing(ctx context.Context, c *tasks.Client, id string) (workflows.State, error) {
+func standing(ctx context.Context, c *tasks.Client, id string) (protocol.State, error) {
 	run, err := c.Describe(ctx, id)
 	if err != nil {
-		return workflows.State{}, err
+		return protocol.State{}, err
 	}
 	state, _, _, err := c.CurrentState(ctx, run)
 	return state, err
 }
 
-func (s *Server) outcomeOfState(state workflows.State) Outcome {
+func (s *Server) outcomeOfState(state protocol.State) Outcome {
 	o := Outcome{Phase: string(state.Phase), Cause: causeOf(state.Cause), Omitted: state.Omitted}
 	gates := map[string]*Gate{}
 	for _, g := range state.Gates {
@@ -225,11 +225,11 @@ func planDocument(steps []map[string]any) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"name": name, "steps": steps})
 }
 
-func plannedStep(p workflows.PlannedStep) Step {
+func plannedStep(p protocol.PlannedStep) Step {
 	var change Change
 	if p.Change != nil {
 		change = changeOf(*p.Change)
 	}
 	change.Asks, change.Refused, change.Unknown = p.Asks, p.Refused, p.Unknown
-	return Step{ID: p.ID, Action: p.Uses, State: string(workflows.NotStarted), Plan: &change}
+	return Step{ID: p.ID, Action: p.Uses, State: string(protocol.NotStarted), Plan: &change}
 }

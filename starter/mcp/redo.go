@@ -5,7 +5,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -27,7 +27,7 @@ func redoTool() *sdk.Tool {
 }
 
 func (s *Server) redo(ctx context.Context, call *sdk.CallToolRequest, in redoInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Redo(ctx, request, workflows.SessionRedo{Branch: in.Branch, To: in.To, Step: in.Step, Why: in.Why})
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+		return of.Redo(ctx, request, protocol.SessionRedo{Branch: in.Branch, To: in.To, Step: in.Step, Why: in.Why})
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -129,26 +129,26 @@ func abortTool() *sdk.Tool {
 }
 
 func (s *Server) savepoint(ctx context.Context, call *sdk.CallToolRequest, in savepointInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
 		return of.Savepoint(ctx, request, in.Name)
 	})
 }
 
 func (s *Server) note(ctx context.Context, call *sdk.CallToolRequest, in noteInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
 		return of.Note(ctx, request, in.Text)
 	})
 }
 
 func (s *Server) finish(ctx context.Context, call *sdk.CallToolRequest, in onSession) (Outcome, error) {
-	return s.ask(ctx, call, in, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+	return s.ask(ctx, call, in, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
 		return of.Finish(ctx, request)
 	})
 }
 
 func (s *Server) abort(ctx context.Context, call *sdk.CallToolRequest, in abortInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Abort(ctx, request, workflows.AbortRequest{Who: "the agent", Why: in.Why})
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+		return of.Abort(ctx, request, protocol.AbortRequest{Who: "the agent", Why: in.Why})
 	})
 }
 
@@ -234,21 +234,21 @@ func (s *Server) rollback(ctx context.Context, call *sdk.CallToolRequest, in rol
 	if err != nil {
 		return Outcome{}, err
 	}
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
-		return of.Rollback(ctx, request, workflows.SessionRollback{To: in.To, Step: in.Step, Branch: branch, Why: in.Why})
+	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+		return of.Rollback(ctx, request, protocol.SessionRollback{To: in.To, Step: in.Step, Branch: branch, Why: in.Why})
 	})
 }
 
 // request is one request to a session.
-type request func(ctx context.Context, of session.Session, id string) (workflows.Answer, error)
+type request func(ctx context.Context, of session.Session, id string) (protocol.Answer, error)
 
 // ask sends a request to the session of a handle.
 func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request) (Outcome, error) {
-	return s.askFor(ctx, call, on, send, func(a workflows.Answer) bool { return !a.Pending })
+	return s.askFor(ctx, call, on, send, func(a protocol.Answer) bool { return !a.Pending })
 }
 
 // askFor does so, and waits for a person only where the answer does not suffice.
-func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request, suffices func(workflows.Answer) bool) (_ Outcome, err error) {
+func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request, suffices func(protocol.Answer) bool) (_ Outcome, err error) {
 	c, id, err := s.find(ctx, on.Session)
 	if err != nil {
 		return Outcome{}, err
@@ -264,7 +264,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 	}()
 	life := newProgress(ctx, call, "under way", s.toldOf)
 	defer life.stop()
-	var answer workflows.Answer
+	var answer protocol.Answer
 	later := polledCall{Session: id, Tool: call.Params.Name}
 	if state := call.Params.RequestState; state != "" { // the call is repeated, with what the client's user has decided
 		about, err := unseal(s.Key, on.Session, state)
@@ -276,7 +276,7 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 		}
 		later.Asked = about.Digest
 		if answer, err = of.Answer(ctx, about.Request); err != nil { // what was decided holds all the same
-			answer = workflows.Answer{Request: about.Request, Pending: true}
+			answer = protocol.Answer{Request: about.Request, Pending: true}
 		}
 	} else {
 		now := of
@@ -341,11 +341,11 @@ func callID(call *sdk.CallToolRequest) string {
 }
 
 // outcomeOfRequest is an error to the client where a step was not done.
-func outcomeOfRequest(a workflows.Answer) Outcome {
+func outcomeOfRequest(a protocol.Answer) Outcome {
 	o := outcomeOf(a)
 	o.notDone = o.hasFailed()
 	for _, s := range o.Steps {
-		if s.State == string(workflows.RolledBack) && s.Error == "" {
+		if s.State == string(protocol.RolledBack) && s.Error == "" {
 			o.Next = fmt.Sprintf("step %s was done, and rolled back since; this request does not do it again: redo the rollback, or make another call", s.ID)
 		}
 	}

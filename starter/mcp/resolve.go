@@ -10,7 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -34,7 +34,7 @@ func resolveTool() *sdk.Tool {
 }
 
 func (s *Server) resolve(ctx context.Context, call *sdk.CallToolRequest, in resolveInput) (Outcome, error) {
-	r := workflows.StepResolution{Step: in.Step, Digest: in.Digest, Do: compensations.Do(in.Do), Why: in.Why}
+	r := protocol.StepResolution{Step: in.Step, Digest: in.Digest, Do: compensations.Do(in.Do), Why: in.Why}
 	if in.With != nil {
 		with, err := json.Marshal(in.With)
 		if err != nil {
@@ -42,7 +42,7 @@ func (s *Server) resolve(ctx context.Context, call *sdk.CallToolRequest, in reso
 		}
 		r.With = with
 	}
-	o, err := s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (workflows.Answer, error) {
+	o, err := s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
 		return of.Resolve(ctx, request, r)
 	})
 	if r.Do != compensations.Retry {
@@ -108,7 +108,7 @@ func toResolve(steps []Step) *Step {
 }
 
 // adviseAgent says what the agent may decide itself where a request waits; empty if that is for a person.
-func (s *Server) adviseAgent(ctx context.Context, of session.Session, pending workflows.Answer) string {
+func (s *Server) adviseAgent(ctx context.Context, of session.Session, pending protocol.Answer) string {
 	step := toResolve(outcomeOf(pending).Steps)
 	if step == nil && len(pending.WaitsFor) > 0 {
 		if state, err := of.State(ctx); err == nil {

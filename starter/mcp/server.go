@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
 	"github.com/seed-62bf7108/unwind/internal/turns"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -54,7 +54,7 @@ type Server struct {
 	// toldOf is where reports arrive of how far a call has come, which replace the time that it takes; nil, or a nil channel, where nobody knows.
 	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
 	// endOf is the end of a call that has become a task.
-	endOf func(context.Context, polledCall, session.Session, workflows.Answer) (o Outcome, isOver bool, err error)
+	endOf func(context.Context, polledCall, session.Session, protocol.Answer) (o Outcome, isOver bool, err error)
 
 	// stepping are the turns to add steps to a session.
 	stepping turns.Turns

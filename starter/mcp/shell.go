@@ -11,7 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // shellTool is the name of the tool shell, and shellAction the action behind it.
@@ -79,10 +79,10 @@ func (o *Outcome) tellShell() {
 
 // shellOf reads what a command did from its step; nil if it has not ended.
 func shellOf(s Step) *Shell {
-	switch workflows.StepState(s.State) {
-	case workflows.Done:
+	switch protocol.StepState(s.State) {
+	case protocol.Done:
 		return readShell(s.Outputs)
-	case workflows.StepFailed, workflows.RolledBack:
+	case protocol.StepFailed, protocol.RolledBack:
 		return readFailure(s)
 	}
 	return nil
@@ -105,7 +105,7 @@ var exitStatus = regexp.MustCompile(`: exit status (\d+) in container `)
 // readFailure reads a failed command from the error of its step: a failed step has no outputs.
 func readFailure(s Step) *Shell {
 	line, output, _ := strings.Cut(s.Error, "\n")
-	sh := &Shell{ExitStatus: -1, Output: output, Undone: s.State == string(workflows.RolledBack)}
+	sh := &Shell{ExitStatus: -1, Output: output, Undone: s.State == string(protocol.RolledBack)}
 	if found := exitStatus.FindStringSubmatch(line); found != nil {
 		sh.ExitStatus, _ = strconv.Atoi(found[1])
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"strings"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
 // awaitPerson waits for the end of a request that a person must decide about, for as long as a call may take. What it returns is
 // pending if nobody has decided by then.
-func (s *Server) awaitPerson(ctx context.Context, of session.Session, pending workflows.Answer) workflows.Answer {
+func (s *Server) awaitPerson(ctx context.Context, of session.Session, pending protocol.Answer) protocol.Answer {
 	limited, cancel := context.WithTimeout(ctx, s.Wait)
 	defer cancel()
 	answer, err := of.Await(limited, pending.Request)
@@ -21,7 +21,7 @@ func (s *Server) awaitPerson(ctx context.Context, of session.Session, pending wo
 }
 
 // whatWaits says what a person must decide.
-func whatWaits(a workflows.Answer) string {
+func whatWaits(a protocol.Answer) string {
 	for _, s := range a.Steps {
 		if s.Gate != nil {
 			return "step " + s.ID + " waits for a person's approval"

@@ -7,11 +7,11 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Gate prints a gate that waits for a person.
-func Gate(w io.Writer, g workflows.GateView) {
+func Gate(w io.Writer, g protocol.GateView) {
 	again := ""
 	if g.Opening > 1 {
 		again = fmt.Sprintf(" (opening %d: the change is different now)", g.Opening)
@@ -25,16 +25,16 @@ func Gate(w io.Writer, g workflows.GateView) {
 }
 
 // GateWays prints three ways to approve, and how to reject.
-func GateWays(w io.Writer, server tasks.Server, id string, g workflows.GateView) {
-	payload := signalPayload(workflows.Decision{Step: g.Step, Digest: g.Digest})
+func GateWays(w io.Writer, server tasks.Server, id string, g protocol.GateView) {
+	payload := signalPayload(protocol.Decision{Step: g.Step, Digest: g.Digest})
 	fmt.Fprintf(w, "  approve it in one of three ways:\n")
 	fmt.Fprintf(w, "    1. %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(g.Step))
-	fmt.Fprintf(w, "    2. %s\n", server.SignalCommand(id, workflows.SignalApprove, payload))
+	fmt.Fprintf(w, "    2. %s\n", server.SignalCommand(id, protocol.SignalApprove, payload))
 	page := server.RunLink(id, "")
 	if page == "" {
 		page = "in the Temporal UI, on the page of the task"
 	}
-	fmt.Fprintf(w, "    3. %s\n       Send a Signal, name: %s, JSON: %s\n", page, workflows.SignalApprove, payload)
+	fmt.Fprintf(w, "    3. %s\n       Send a Signal, name: %s, JSON: %s\n", page, protocol.SignalApprove, payload)
 	fmt.Fprintf(w, "  or reject it: %s reject %s %s --why WHY\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(g.Step))
 }
 

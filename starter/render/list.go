@@ -7,7 +7,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // listWidth is how wide a list of tasks may be.
@@ -30,7 +30,7 @@ func Tasks(w io.Writer, list []tasks.Listed) {
 
 // nouns say what a workflow that acts on a task is.
 var nouns = map[string]string{
-	workflows.RecoverType: "recovery", workflows.RollbackType: "rollback", workflows.RedoType: "redo", workflows.LateSweepType: "late sweep",
+	protocol.RecoverType: "recovery", protocol.RollbackType: "rollback", protocol.RedoType: "redo", protocol.LateSweepType: "late sweep",
 }
 
 // listedTask is the id of a task, or what was done about which task: the id of that is too long for a list.

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Park prints an undo that waits for a person, and the command that resolves it.
@@ -46,7 +46,7 @@ func WaysToResolve(server tasks.Server, s compensations.StepReport) []Way {
 }
 
 // ParkedStep prints a step that has failed and waits for a person, and the commands that resolve it.
-func ParkedStep(w io.Writer, server tasks.Server, id string, s workflows.ParkView) {
+func ParkedStep(w io.Writer, server tasks.Server, id string, s protocol.ParkView) {
 	fmt.Fprintf(w, "parked: step %s (%s) failed and needs a person\n", s.Step, s.Uses)
 	fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(Reason(s.Reason)))
 	fmt.Fprintf(w, "  try       %d, with %s\n", s.Try, terminal.Clip(terminal.OneLine(string(s.With)), maxShownParams))
@@ -62,7 +62,7 @@ const maxShownParams = 200
 var meansForStep = map[compensations.Do]string{
 	compensations.Retry: "run it again; --with KEY=VALUE or --with FILE corrects its parameters",
 	compensations.Skip:  "leave it out, with the steps that need it",
-	workflows.DoUnwind:  "undo the whole task",
+	protocol.DoUnwind:   "undo the whole task",
 }
 
 // Drifted says that someone else has changed what an undo would overwrite.

@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Plan prints what a task would do.
-func Plan(w io.Writer, plan workflows.Plan) {
+func Plan(w io.Writer, plan protocol.Plan) {
 	fmt.Fprintf(w, "plan of %q: %s, nothing was touched\n", plan.Name, terminal.Plural(len(plan.Steps), "step"))
 	said := map[string]string{}
 	for i, s := range plan.Steps {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/golden"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func settled(step, action string, o activities.Outcome, observed string) compensations.StepReport {
@@ -103,7 +103,7 @@ func TestReports(t *testing.T) {
 func TestGatesAndParks(t *testing.T) {
 	server := tasks.Server{Address: "db:7233", Namespace: "prod", UI: "https://ui"}
 	var b bytes.Buffer
-	g := workflows.GateView{
+	g := protocol.GateView{
 		Step: "pay out", Digest: "sha256:abc", Opening: 2, Why: "stripe.refund.create is risky",
 		Until: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		Change: activities.Change{
@@ -122,8 +122,8 @@ func TestGatesAndParks(t *testing.T) {
 
 func TestWhatFailsIsShown(t *testing.T) {
 	var b bytes.Buffer
-	Standing(&b, tasks.Server{}, tasks.Run{ID: "task-1"}, tasks.Standing{State: workflows.State{
-		Phase: workflows.Forward, Troubles: []workflows.Trouble{{What: "make durable what 2 steps did", Reason: "the disk\nis full"}},
+	Standing(&b, tasks.Server{}, tasks.Run{ID: "task-1"}, tasks.Standing{State: protocol.State{
+		Phase: protocol.Forward, Troubles: []protocol.Trouble{{What: "make durable what 2 steps did", Reason: "the disk\nis full"}},
 	}})
 	require.Contains(t, b.String(), "\ntrouble: make durable what 2 steps did: the disk is full\n")
 
@@ -136,7 +136,7 @@ func TestTheLossesOfStepsAreListedOnceInAPlan(t *testing.T) {
 	t.Parallel()
 	change := func(losses ...string) *activities.Change { return &activities.Change{Losses: losses} }
 	var b bytes.Buffer
-	Plan(&b, workflows.Plan{Name: "three", Steps: []workflows.PlannedStep{
+	Plan(&b, protocol.Plan{Name: "three", Steps: []protocol.PlannedStep{
 		{ID: "a", Change: change("another id", "its log")}, {ID: "b", Change: change("another id", "its log")}, {ID: "c", Change: change("its log", "a tmpfs")},
 	}})
 	var losses []string

@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 var headlines = map[compensations.Status]string{
@@ -166,12 +166,12 @@ const (
 )
 
 func undoText(s compensations.StepReport, r compensations.Report) string {
-	switch state := workflows.StepState(s.State); {
-	case state == workflows.NotStarted:
+	switch state := protocol.StepState(s.State); {
+	case state == protocol.NotStarted:
 		return "never ran"
-	case state == workflows.Done:
+	case state == protocol.Done:
 		return staysText
-	case state == workflows.StepFailed && r.Cause == nil: // the task went on without undoing it
+	case state == protocol.StepFailed && r.Cause == nil: // the task went on without undoing it
 		return failedText
 	case !tasks.Registered(s):
 		return "never acted"

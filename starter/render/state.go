@@ -10,11 +10,11 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Title is a task in one line.
-func Title(t tasks.Run, s workflows.State) string {
+func Title(t tasks.Run, s protocol.State) string {
 	parts := []string{"task " + t.ID}
 	if name := cmp.Or(s.Name, t.Name); name != "" {
 		parts = append(parts, terminal.OneLine(name))
@@ -26,8 +26,8 @@ func Title(t tasks.Run, s workflows.State) string {
 }
 
 // Phase says what a task is doing, or how it ended.
-func Phase(s workflows.State) string {
-	if s.Phase == workflows.Closed && s.Report != nil {
+func Phase(s protocol.State) string {
+	if s.Phase == protocol.Closed && s.Report != nil {
 		return string(s.Report.Status)
 	}
 	if s.Stuck != "" {
@@ -39,12 +39,12 @@ func Phase(s workflows.State) string {
 	if len(s.Parks) > 0 {
 		return "waits for a person"
 	}
-	if s.Phase == workflows.NotBegun {
+	if s.Phase == protocol.NotBegun {
 		return "not begun: no worker has taken it yet"
 	}
 	if len(s.AwaitedHosts) > 0 {
 		waits := "waits for a worker of host " + terminal.OneLine(strings.Join(s.AwaitedHosts, ", "))
-		if s.Phase == workflows.Compiling {
+		if s.Phase == protocol.Compiling {
 			return waits
 		}
 		return string(s.Phase) + ", " + waits
@@ -53,7 +53,7 @@ func Phase(s workflows.State) string {
 }
 
 // Trouble is what fails, in one line.
-func Trouble(t workflows.Trouble) string {
+func Trouble(t protocol.Trouble) string {
 	text := "trouble: " + terminal.OneLine(t.What)
 	if t.Attempt > 0 {
 		text += fmt.Sprintf(", attempt %d", t.Attempt)
@@ -88,21 +88,21 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		fmt.Fprintf(w, "%s\n", Trouble(trouble))
 	}
 	unwinding := s.Report != nil && s.Report.Status != compensations.Committed
-	if len(s.Steps) > 0 && s.Phase != workflows.Closed || s.Report == nil && len(s.Steps) > 0 {
+	if len(s.Steps) > 0 && s.Phase != protocol.Closed || s.Report == nil && len(s.Steps) > 0 {
 		fmt.Fprintln(w)
 		writeSteps(w, s)
 	}
 	if s.Stuck != "" {
 		fmt.Fprintf(w, "\nstuck: %s\n", terminal.OneLine(s.Stuck))
 	}
-	if s.Session != nil && s.Phase != workflows.Closed { // then the report has them
+	if s.Session != nil && s.Phase != protocol.Closed { // then the report has them
 		writeSession(w, *s.Session)
 	}
 	writeWaiting(w, server, t, s)
 	for _, what := range s.Omitted {
 		fmt.Fprintf(w, "not shown, for it would be too long: %s\n", terminal.OneLine(what))
 	}
-	if s.Report != nil && (unwinding || s.Phase == workflows.Closed) {
+	if s.Report != nil && (unwinding || s.Phase == protocol.Closed) {
 		fmt.Fprintln(w)
 		if standing.Now != "" {
 			fmt.Fprintf(w, "as it was at its end; since then: %s\n", standing.Now)
@@ -116,14 +116,14 @@ func Standing(w io.Writer, server tasks.Server, t tasks.Run, standing tasks.Stan
 		}
 	}
 	for _, why := range s.Ignored {
-		if s.Phase != workflows.Closed { // then it is a note of the report
+		if s.Phase != protocol.Closed { // then it is a note of the report
 			fmt.Fprintf(w, "ignored signal: %s\n", terminal.OneLine(why))
 		}
 	}
 }
 
 // writeWaiting writes the steps that wait for a person.
-func writeWaiting(w io.Writer, server tasks.Server, t tasks.Run, s workflows.State) {
+func writeWaiting(w io.Writer, server tasks.Server, t tasks.Run, s protocol.State) {
 	for _, g := range s.Gates {
 		fmt.Fprintln(w)
 		Gate(w, g)
@@ -153,7 +153,7 @@ func wait(n int, what string) string {
 }
 
 // writeSession writes what the agent of a session has put aside, and what it has noted.
-func writeSession(w io.Writer, v workflows.SessionView) {
+func writeSession(w io.Writer, v protocol.SessionView) {
 	for _, part := range v.TakenBack {
 		b := part.Branch
 		if b == nil {
@@ -174,9 +174,9 @@ func writeSession(w io.Writer, v workflows.SessionView) {
 	}
 }
 
-func writeSteps(w io.Writer, s workflows.State) {
+func writeSteps(w io.Writer, s protocol.State) {
 	undos := map[string]string{}
-	if s.Report != nil && s.Phase == workflows.Unwinding {
+	if s.Report != nil && s.Phase == protocol.Unwinding {
 		for _, u := range s.Report.Steps {
 			undos[u.Step] = undoneText(u)
 		}
@@ -188,7 +188,7 @@ func writeSteps(w io.Writer, s workflows.State) {
 		switch since := waitsSince(s, v); {
 		case !since.IsZero():
 			spent, text = terminal.Duration(v.Took(since)), "waits for a person, for "+terminal.Duration(time.Since(since))
-		case v.State != workflows.AtGate && !v.Began.IsZero():
+		case v.State != protocol.AtGate && !v.Began.IsZero():
 			spent = terminal.Duration(v.Took(time.Now()))
 		}
 		switch {
@@ -206,9 +206,9 @@ func writeSteps(w io.Writer, s workflows.State) {
 }
 
 // waitsSince is since when a step waits at its gate; zero if it does not, or that is not known.
-func waitsSince(s workflows.State, v workflows.StepView) time.Time {
+func waitsSince(s protocol.State, v protocol.StepView) time.Time {
 	for _, g := range s.Gates {
-		if g.Step == v.ID && v.State == workflows.AtGate {
+		if g.Step == v.ID && v.State == protocol.AtGate {
 			return g.Since
 		}
 	}
@@ -247,7 +247,7 @@ func writeActs(w io.Writer, t tasks.Run, s tasks.Standing) {
 
 // verbs say what a workflow does about another one.
 var verbs = map[string]string{
-	workflows.RecoverType: "recovers", workflows.RollbackType: "rolls back", workflows.RedoType: "redoes",
+	protocol.RecoverType: "recovers", protocol.RollbackType: "rolls back", protocol.RedoType: "redoes",
 }
 
 func actText(verb, of, part string) string {

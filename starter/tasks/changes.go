@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Changed is a step with what a person was shown before it ran.
@@ -16,7 +16,7 @@ type Changed struct {
 
 // Stands reports whether what the step did is still there, as far as its history tells.
 func (c Changed) Stands() bool {
-	return !c.isUndone() && (c.State == workflows.Done || c.State == workflows.StepFailed)
+	return !c.isUndone() && (c.State == protocol.Done || c.State == protocol.StepFailed)
 }
 
 // Changes reads the steps of a task from its history, in the order in which they began.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -36,13 +36,13 @@ func TestAHistoryIsReadThroughTheCodecServerOfTheProfile(t *testing.T) {
 	t.Setenv("TEMPORAL_CODEC_AUTH", "the key")
 	options, _, err := devserver.Configured(envconfig.ToClientOptionsRequest{IncludeRemoteCodec: true})
 	require.NoError(t, err)
-	read := func(dc converter.DataConverter) (workflows.State, error) {
+	read := func(dc converter.DataConverter) (protocol.State, error) {
 		c := &Client{Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"the only one": events}}, converter: dc}
 		return c.readHistory(t.Context(), Run{ID: "release", RunID: "the only one"})
 	}
 	state, err := read(options.DataConverter)
 	require.NoError(t, err)
-	require.Equal(t, []workflows.StepView{{ID: "a", Uses: "file.write", State: workflows.NotStarted}}, state.Steps)
+	require.Equal(t, []protocol.StepView{{ID: "a", Uses: "file.write", State: protocol.NotStarted}}, state.Steps)
 	_, err = read(nil)
 	require.ErrorContains(t, err, "history of task release: a payload cannot be read")
 	require.ErrorContains(t, err, "TEMPORAL_CODEC_ENDPOINT")

@@ -14,18 +14,18 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // OpenTask returns an open task and its state. Without a worker that is an error: what the task waits for cannot be shown.
-func (c *Client) OpenTask(ctx context.Context, id string) (Run, workflows.State, error) {
+func (c *Client) OpenTask(ctx context.Context, id string) (Run, protocol.State, error) {
 	t, err := c.Describe(ctx, id)
 	if err != nil {
-		return t, workflows.State{}, err
+		return t, protocol.State{}, err
 	}
 	if err := c.CheckTakesDecisions(ctx, t); err != nil {
-		return t, workflows.State{}, err
+		return t, protocol.State{}, err
 	}
 	s, err := c.QueryState(ctx, t.ID, t.RunID)
 	if why, silent := SilenceReason(err, t); silent {
@@ -35,7 +35,7 @@ func (c *Client) OpenTask(ctx context.Context, id string) (Run, workflows.State,
 }
 
 // OpenStep returns an open task and its state, in which what waits at a step is whole: a state lists only the first of many.
-func (c *Client) OpenStep(ctx context.Context, id, step string) (Run, workflows.State, error) {
+func (c *Client) OpenStep(ctx context.Context, id, step string) (Run, protocol.State, error) {
 	t, s, err := c.OpenTask(ctx, id)
 	if err != nil {
 		return t, s, err
@@ -45,10 +45,10 @@ func (c *Client) OpenStep(ctx context.Context, id, step string) (Run, workflows.
 		return t, s, ctx.Err()
 	}
 	if now.Gate != nil {
-		s.Gates = append(slices.DeleteFunc(s.Gates, func(g workflows.GateView) bool { return g.Step == step }), *now.Gate)
+		s.Gates = append(slices.DeleteFunc(s.Gates, func(g protocol.GateView) bool { return g.Step == step }), *now.Gate)
 	}
 	if now.Park != nil {
-		s.Parks = append(slices.DeleteFunc(s.Parks, func(p workflows.ParkView) bool { return p.Step == step }), *now.Park)
+		s.Parks = append(slices.DeleteFunc(s.Parks, func(p protocol.ParkView) bool { return p.Step == step }), *now.Park)
 	}
 	if now.Undo != nil && s.Report != nil {
 		s.Report.Steps = append(slices.DeleteFunc(s.Report.Steps, func(r compensations.StepReport) bool { return r.Step == step }), *now.Undo)
@@ -70,7 +70,7 @@ func (c *Client) closedError(ctx context.Context, t Run) error {
 	if !by.Alive() {
 		return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
 	}
-	verb := map[string]string{workflows.RecoverType: "unwinds it", workflows.RollbackType: "rolls it back", workflows.RedoType: "redoes it"}[by.Type]
+	verb := map[string]string{protocol.RecoverType: "unwinds it", protocol.RollbackType: "rolls it back", protocol.RedoType: "redoes it"}[by.Type]
 	return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; %s %s, decide there: `%s`", t.ID, by.WorkflowID, verb, c.decideCommand(ctx, by))
 }
 
@@ -99,31 +99,31 @@ const (
 )
 
 // Approve approves what waits at a gate. The answer says how the task goes on.
-func (c *Client) Approve(ctx context.Context, t Run, d workflows.Decision) (workflows.DecisionAnswer, error) {
-	return c.decide(ctx, t, workflows.UpdateApprove, atGate(d))
+func (c *Client) Approve(ctx context.Context, t Run, d protocol.Decision) (protocol.DecisionAnswer, error) {
+	return c.decide(ctx, t, protocol.UpdateApprove, atGate(d))
 }
 
 // Reject rejects what waits at a gate. The answer says how the task goes on.
-func (c *Client) Reject(ctx context.Context, t Run, d workflows.Decision) (workflows.DecisionAnswer, error) {
-	return c.decide(ctx, t, workflows.UpdateReject, atGate(d))
+func (c *Client) Reject(ctx context.Context, t Run, d protocol.Decision) (protocol.DecisionAnswer, error) {
+	return c.decide(ctx, t, protocol.UpdateReject, atGate(d))
 }
 
 // Resolve decides about an undo or a step that is parked.
-func (c *Client) Resolve(ctx context.Context, t Run, r workflows.Resolution) (workflows.DecisionAnswer, error) {
-	return c.decide(ctx, t, workflows.UpdateResolve, decided{r, r.Step, func(now workflows.StepNow) bool {
+func (c *Client) Resolve(ctx context.Context, t Run, r protocol.Resolution) (protocol.DecisionAnswer, error) {
+	return c.decide(ctx, t, protocol.UpdateResolve, decided{r, r.Step, func(now protocol.StepNow) bool {
 		return now.Park != nil && now.Park.Digest == r.Digest || now.Undo != nil && now.Undo.Digest == r.Digest &&
 			(now.Undo.State == string(compensations.Parked) || now.Undo.State == string(compensations.Waiting))
 	}})
 }
 
 // atGate is a decision about what waits at a gate.
-func atGate(d workflows.Decision) decided {
-	return decided{d, d.Step, func(now workflows.StepNow) bool { return now.Gate != nil && now.Gate.Digest == d.Digest }}
+func atGate(d protocol.Decision) decided {
+	return decided{d, d.Step, func(now protocol.StepNow) bool { return now.Gate != nil && now.Gate.Digest == d.Digest }}
 }
 
 // decide sends a decision to whatever run of the task's chain is the present one, and returns what it has come to. What the server takes
 // as no update goes as the signal of the same name.
-func (c *Client) decide(ctx context.Context, t Run, name string, about decided) (answer workflows.DecisionAnswer, err error) {
+func (c *Client) decide(ctx context.Context, t Run, name string, about decided) (answer protocol.DecisionAnswer, err error) {
 	now, err := c.Describe(ctx, t.ID) // it may have been paused since
 	if err != nil {
 		return answer, err
@@ -137,7 +137,7 @@ func (c *Client) decide(ctx context.Context, t Run, name string, about decided) 
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return answer, err
-	case errors.As(err, &refusal) && refusal.Type() == workflows.NothingDecided:
+	case errors.As(err, &refusal) && refusal.Type() == protocol.NothingDecided:
 		return answer, fmt.Errorf("%s decided nothing: %s", name, refusal.Message())
 	case errors.As(err, &refusal):
 		return answer, fmt.Errorf("%s: %w", name, err)
@@ -147,7 +147,7 @@ func (c *Client) decide(ctx context.Context, t Run, name string, about decided) 
 	return c.decideBySignal(ctx, t, name, about)
 }
 
-func (c *Client) decideByUpdate(ctx context.Context, t Run, name string, decision any) (answer workflows.DecisionAnswer, err error) {
+func (c *Client) decideByUpdate(ctx context.Context, t Run, name string, decision any) (answer protocol.DecisionAnswer, err error) {
 	limited, cancel := context.WithTimeout(ctx, updateLimit)
 	defer cancel()
 	handle, err := c.UpdateWorkflow(limited, client.UpdateWorkflowOptions{
@@ -163,11 +163,11 @@ func (c *Client) decideByUpdate(ctx context.Context, t Run, name string, decisio
 type decided struct {
 	decision any
 	step     string
-	stands   func(workflows.StepNow) bool
+	stands   func(protocol.StepNow) bool
 }
 
 // decideBySignal sends a decision, unless the update was carried out after all, and waits for its effect.
-func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about decided) (answer workflows.DecisionAnswer, err error) {
+func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about decided) (answer protocol.DecisionAnswer, err error) {
 	now, err := c.QueryStep(ctx, Run{ID: t.ID}, about.step)
 	if err != nil || about.stands(now) {
 		if err := c.SignalWorkflow(ctx, t.ID, "", name, about.decision); err != nil {
@@ -184,7 +184,7 @@ func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about d
 		if err != nil {
 			continue
 		}
-		answer = workflows.DecisionAnswer{Step: about.step, State: now.Step.State, Phase: state.Phase, Cause: state.Cause}
+		answer = protocol.DecisionAnswer{Step: about.step, State: now.Step.State, Phase: state.Phase, Cause: state.Cause}
 		if now.Undo != nil {
 			answer.Undo = compensations.UndoState(now.Undo.State)
 		}

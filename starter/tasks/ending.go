@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Ending is how a closed task ended.
@@ -73,15 +73,15 @@ func refusalOf(closed bool, steps int, cause *compensations.Cause) (string, bool
 }
 
 // ClosedState is the state of a closed task, rebuilt from its report.
-func ClosedState(t Run, e Ending) workflows.State {
-	s := workflows.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Phase: workflows.Closed, Report: e.Report, Steps: []workflows.StepView{}}
+func ClosedState(t Run, e Ending) protocol.State {
+	s := protocol.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Phase: protocol.Closed, Report: e.Report, Steps: []protocol.StepView{}}
 	if e.Report == nil {
 		return s
 	}
 	s.Cause = e.Report.Cause
 	known := map[string]int{}
 	for _, r := range e.Report.Steps {
-		v := workflows.StepView{ID: r.Step, Uses: r.Action, State: forwardState(e.Report, r), Summary: r.Summary, Try: r.Try}
+		v := protocol.StepView{ID: r.Step, Uses: r.Action, State: forwardState(e.Report, r), Summary: r.Summary, Try: r.Try}
 		if i, isKnown := known[r.Step]; isKnown { // by an earlier try
 			s.Steps[i] = v
 			continue
@@ -94,23 +94,23 @@ func ClosedState(t Run, e Ending) workflows.State {
 
 // forwardState is how far a step had come before the task unwound. A report has that only for steps without an entry on
 // the ledger; for all others it has the state of the undo.
-func forwardState(r *compensations.Report, s compensations.StepReport) workflows.StepState {
+func forwardState(r *compensations.Report, s compensations.StepReport) protocol.StepState {
 	if !Registered(s) {
-		return workflows.StepState(s.State)
+		return protocol.StepState(s.State)
 	}
 	if r.Cause != nil && r.Cause.Step == s.Step {
-		return workflows.StepFailed
+		return protocol.StepFailed
 	}
 	return ""
 }
 
 // CurrentState reads a task's state from its end, from its worker or else from its history. The text says where, unless it
 // was the end or the worker.
-func (c *Client) CurrentState(ctx context.Context, t Run) (workflows.State, Ending, string, error) {
+func (c *Client) CurrentState(ctx context.Context, t Run) (protocol.State, Ending, string, error) {
 	if t.Closed() {
 		e, err := c.AwaitEnd(ctx, t.ID, t.RunID)
 		if err != nil {
-			return workflows.State{}, e, "", err
+			return protocol.State{}, e, "", err
 		}
 		if e.Report != nil {
 			return ClosedState(t, e), e, "", nil
@@ -128,8 +128,8 @@ func (c *Client) CurrentState(ctx context.Context, t Run) (workflows.State, Endi
 
 // Registered says that a step has an entry on the ledger. For others, the report has the state of the forward.
 func Registered(s compensations.StepReport) bool {
-	switch workflows.StepState(s.State) {
-	case workflows.NotStarted, workflows.Planning, workflows.AtGate, workflows.Running, workflows.Done, workflows.StepFailed, workflows.Canceled:
+	switch protocol.StepState(s.State) {
+	case protocol.NotStarted, protocol.Planning, protocol.AtGate, protocol.Running, protocol.Done, protocol.StepFailed, protocol.Canceled:
 		return false
 	}
 	return true

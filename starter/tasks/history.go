@@ -20,18 +20,18 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // readHistory rebuilds a task's state from its history, for when no worker answers and there is no report. It knows what
 // was scheduled and what came back; not what a gate shows, nor what is parked.
-func (c *Client) readHistory(ctx context.Context, t Run) (workflows.State, error) {
+func (c *Client) readHistory(ctx context.Context, t Run) (protocol.State, error) {
 	r, err := c.replayHistory(ctx, t)
 	for i, v := range r.state.Steps {
-		r.state.Steps[i].Outputs = workflows.CutOutputs(r.outputs[v.ID])
+		r.state.Steps[i].Outputs = protocol.CutOutputs(r.outputs[v.ID])
 	}
-	if r.state.Phase == workflows.Forward && !r.undoing() {
+	if r.state.Phase == protocol.Forward && !r.undoing() {
 		r.state.Report = nil
 	}
 	return r.state, err
@@ -46,7 +46,7 @@ func (r *historyReader) undoing() bool {
 
 // addHistory completes the steps of a task by what only its history has: outputs, how far each step had come, those that were done
 // before the task continued as new, and the order of the file.
-func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) error {
+func (c *Client) addHistory(ctx context.Context, t Run, s *protocol.State) error {
 	r, err := c.replayHistory(ctx, t)
 	if err != nil {
 		return err
@@ -54,10 +54,10 @@ func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) erro
 	place := map[string]int{}
 	for n, h := range r.state.Steps {
 		place[h.ID] = n
-		h.Outputs = workflows.CutOutputs(r.outputs[h.ID])
-		i := slices.IndexFunc(s.Steps, func(v workflows.StepView) bool { return v.ID == h.ID })
+		h.Outputs = protocol.CutOutputs(r.outputs[h.ID])
+		i := slices.IndexFunc(s.Steps, func(v protocol.StepView) bool { return v.ID == h.ID })
 		if i < 0 {
-			if h.State == workflows.Done || h.State == workflows.RolledBack {
+			if h.State == protocol.Done || h.State == protocol.RolledBack {
 				s.Steps = append(s.Steps, h)
 			}
 			continue
@@ -74,14 +74,14 @@ func (c *Client) addHistory(ctx context.Context, t Run, s *workflows.State) erro
 			v.Began, v.Ended, v.Waited = h.Began, h.Ended, h.Waited
 		}
 	}
-	slices.SortStableFunc(s.Steps, func(a, b workflows.StepView) int { return cmp.Compare(place[a.ID], place[b.ID]) })
+	slices.SortStableFunc(s.Steps, func(a, b protocol.StepView) int { return cmp.Compare(place[a.ID], place[b.ID]) })
 	return nil
 }
 
 func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, error) {
 	var unreadable error
 	r := &historyReader{
-		state:     workflows.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []workflows.StepView{}},
+		state:     protocol.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []protocol.StepView{}},
 		converter: collecting{c.DataConverter(), &unreadable},
 		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
 		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
@@ -103,9 +103,9 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 	}
 	switch {
 	case t.Closed():
-		r.state.Phase = workflows.Closed
+		r.state.Phase = protocol.Closed
 	case r.state.Phase == "":
-		r.state.Phase = workflows.NotBegun
+		r.state.Phase = protocol.NotBegun
 	}
 	if unreadable != nil {
 		return r, fmt.Errorf("history of task %s: %w", t.ID, unreadable)
@@ -140,7 +140,7 @@ func (c *Client) openHistories(ctx context.Context, t Run) (all []openHistory, e
 
 // historyReader builds a state event by event.
 type historyReader struct {
-	state     workflows.State
+	state     protocol.State
 	converter converter.DataConverter
 	scheduled map[int64]*activity
 	steps     map[string]int // index into state.Steps
@@ -171,8 +171,8 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
 		// The task says how many undos are to come when it begins to unwind, not when a part of it is rolled back.
 		set := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
-		if pending, unwinds := set[workflows.AttributePending.GetName()]; unwinds {
-			r.state.Phase = workflows.Unwinding
+		if pending, unwinds := set[protocol.AttributePending.GetName()]; unwinds {
+			r.state.Phase = protocol.Unwinding
 			_ = converter.GetDefaultDataConverter().FromPayload(pending, &r.state.PendingUndos)
 		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
@@ -186,15 +186,15 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 		r.completeActivity(r.scheduled[a.GetScheduledEventId()], a.GetResult(), at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
 		a := event.GetActivityTaskFailedEventAttributes()
-		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), workflows.StepFailed, at)
+		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), protocol.StepFailed, at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := event.GetActivityTaskTimedOutEventAttributes()
 		if s := r.scheduled[a.GetScheduledEventId()]; s != nil {
-			r.failActivity(s, failureReason(a.GetFailure(), s.limits), workflows.StepFailed, at)
+			r.failActivity(s, failureReason(a.GetFailure(), s.limits), protocol.StepFailed, at)
 		}
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
 		a := event.GetActivityTaskCanceledEventAttributes()
-		r.failActivity(r.scheduled[a.GetScheduledEventId()], "canceled", workflows.Canceled, at)
+		r.failActivity(r.scheduled[a.GetScheduledEventId()], "canceled", protocol.Canceled, at)
 	}
 }
 
@@ -205,12 +205,12 @@ func (r *historyReader) readCompiled(marker *historypb.MarkerRecordedEventAttrib
 	if marker.GetMarkerName() != "LocalActivity" || r.converter.FromPayloads(marker.GetDetails()["result"], &compiled) != nil || len(compiled.Steps) == 0 {
 		return
 	}
-	r.state.Name, r.state.Agent, r.state.Phase = compiled.Name, compiled.Agent, workflows.Forward
+	r.state.Name, r.state.Agent, r.state.Phase = compiled.Name, compiled.Agent, protocol.Forward
 	for _, step := range compiled.Steps {
 		v := r.stepView(step.ID)
 		v.Name, v.Uses, v.Host = step.Name, step.Uses, step.Place.Host
 		if v.State == "" {
-			v.State = workflows.NotStarted
+			v.State = protocol.NotStarted
 		}
 	}
 	r.state.Total = len(r.state.Steps)
@@ -228,14 +228,14 @@ func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.
 		r.undoReport(forward.Entry).State = string(compensations.Running)
 	case strings.HasSuffix(name, ".plan"):
 		s.kind = "plan"
-		r.beginStep(forward.Entry, workflows.Planning, at)
+		r.beginStep(forward.Entry, protocol.Planning, at)
 	case name == forward.Entry.Action:
 		s.kind = "forward"
 		if r.state.Phase == "" {
-			r.state.Phase = workflows.Forward
+			r.state.Phase = protocol.Forward
 		}
 		delete(r.undos, s.step)
-		r.beginStep(forward.Entry, workflows.Running, at)
+		r.beginStep(forward.Entry, protocol.Running, at)
 	default:
 		return
 	}
@@ -248,7 +248,7 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 	}
 	switch s.kind {
 	case "plan": // a step that nobody needs to approve is scheduled at once
-		r.stepView(s.step).State = workflows.AtGate
+		r.stepView(s.step).State = protocol.AtGate
 		r.gates[s.step] = at
 		var change activities.Change
 		if r.converter.FromPayloads(result, &change) == nil {
@@ -258,7 +258,7 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 		var done activities.Result
 		_ = r.converter.FromPayloads(result, &done)
 		v := r.stepView(s.step)
-		v.State, v.Summary, v.Notes, v.Ended = workflows.Done, done.Summary, done.Notes, at
+		v.State, v.Summary, v.Notes, v.Ended = protocol.Done, done.Summary, done.Notes, at
 		r.outputs[s.step] = done.Outputs
 		r.state.Done++
 	case "undo":
@@ -270,9 +270,9 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 		switch {
 		case !undone.Outcome.Settles():
 			u.State, u.Reason = string(compensations.Parked), undone.Observed
-		case r.state.Phase == workflows.Unwinding:
+		case r.state.Phase == protocol.Unwinding:
 			r.state.PendingUndos = max(0, r.state.PendingUndos-1)
-		case r.state.Phase == workflows.Forward: // the task goes on without it
+		case r.state.Phase == protocol.Forward: // the task goes on without it
 			r.rollBackStep(s.step)
 		}
 	}
@@ -280,13 +280,13 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 
 func (r *historyReader) rollBackStep(id string) {
 	v := r.stepView(id)
-	if v.State == workflows.Done {
+	if v.State == protocol.Done {
 		r.state.Done--
 	}
-	v.State = workflows.RolledBack
+	v.State = protocol.RolledBack
 }
 
-func (r *historyReader) failActivity(s *activity, why string, state workflows.StepState, at time.Time) {
+func (r *historyReader) failActivity(s *activity, why string, state protocol.StepState, at time.Time) {
 	if s == nil {
 		return
 	}
@@ -294,7 +294,7 @@ func (r *historyReader) failActivity(s *activity, why string, state workflows.St
 	case "plan", "forward":
 		v := r.stepView(s.step)
 		v.State, v.Ended = state, at
-		if state == workflows.StepFailed {
+		if state == protocol.StepFailed {
 			v.Error = why
 		}
 	case "undo":
@@ -303,16 +303,16 @@ func (r *historyReader) failActivity(s *activity, why string, state workflows.St
 	}
 }
 
-func (r *historyReader) beginStep(e activities.Entry, state workflows.StepState, at time.Time) {
+func (r *historyReader) beginStep(e activities.Entry, state protocol.StepState, at time.Time) {
 	v := r.stepView(e.Step)
 	if e.Generation > max(1, v.Try) {
-		if v.State == workflows.Done {
+		if v.State == protocol.Done {
 			r.state.Done--
 		}
 		delete(r.outputs, e.Step)
 		*v = v.Next(e.Generation)
 	}
-	if v.State == workflows.AtGate {
+	if v.State == protocol.AtGate {
 		v.Waited += at.Sub(r.gates[e.Step])
 	}
 	v.Uses, v.State = e.Action, state
@@ -323,12 +323,12 @@ func (r *historyReader) beginStep(e activities.Entry, state workflows.StepState,
 }
 
 // stepView returns the view of a step, and adds one if the compiled task did not name the step.
-func (r *historyReader) stepView(id string) *workflows.StepView {
+func (r *historyReader) stepView(id string) *protocol.StepView {
 	i, known := r.steps[id]
 	if !known {
 		i = len(r.state.Steps)
 		r.steps[id] = i
-		r.state.Steps = append(r.state.Steps, workflows.StepView{ID: id})
+		r.state.Steps = append(r.state.Steps, protocol.StepView{ID: id})
 	}
 	return &r.state.Steps[i]
 }

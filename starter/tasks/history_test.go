@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // keptRuns is a server with the histories of runs.
@@ -71,7 +71,7 @@ func TestWaitingAtAGateIsNoWork(t *testing.T) {
 	require.NoError(t, err)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.scheduleActivity(9, "fake.do", input, at)
-	r.failActivity(r.scheduled[9], "Asks: nobody has approved this change", workflows.StepFailed, at)
+	r.failActivity(r.scheduled[9], "Asks: nobody has approved this change", protocol.StepFailed, at)
 	for id, name := range []string{"fake.do.plan", "fake.do"} {
 		r.scheduleActivity(int64(id), name, input, at)
 		at = at.Add(time.Second)
@@ -102,11 +102,11 @@ func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	require.True(t, stands())
 	run(2, "fake.do.undo", activities.Undone{Outcome: activities.Restored})
 	require.False(t, stands())
-	require.Equal(t, workflows.RolledBack, r.state.Steps[0].State)
+	require.Equal(t, protocol.RolledBack, r.state.Steps[0].State)
 	require.Zero(t, r.state.Done)
 	run(3, "fake.do", activities.Result{})
 	require.True(t, stands())
 	require.Nil(t, r.step(*r.stepView("a")).Undo)
 	require.Equal(t, string(compensations.Settled), r.state.Report.Steps[0].State, "the report keeps what was undone")
-	require.Equal(t, workflows.Done, r.state.Steps[0].State)
+	require.Equal(t, protocol.Done, r.state.Steps[0].State)
 }

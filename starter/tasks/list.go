@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -48,12 +48,12 @@ func (f Filter) query() string {
 	}
 	parts := []string{"WorkflowType IN ('" + strings.Join(types, "', '") + "')"}
 	if f.Status != "" {
-		parts = append(parts, fmt.Sprintf("%s = %s", workflows.AttributeStatus.GetName(), literal(f.Status)))
+		parts = append(parts, fmt.Sprintf("%s = %s", protocol.AttributeStatus.GetName(), literal(f.Status)))
 	}
 	if f.Agent != "" {
-		parts = append(parts, fmt.Sprintf("%s = %s", workflows.AttributeAgent.GetName(), literal(f.Agent)))
+		parts = append(parts, fmt.Sprintf("%s = %s", protocol.AttributeAgent.GetName(), literal(f.Agent)))
 	}
-	gate, parked := workflows.AttributeGate.GetName()+" IS NOT NULL", workflows.AttributeParked.GetName()+" IS NOT NULL"
+	gate, parked := protocol.AttributeGate.GetName()+" IS NOT NULL", protocol.AttributeParked.GetName()+" IS NOT NULL"
 	if f.Gate {
 		parts = append(parts, gate)
 	}
@@ -70,7 +70,7 @@ func (f Filter) query() string {
 		parts = append(parts, fmt.Sprintf("StartTime > '%s'", time.Now().Add(-f.Since).UTC().Format(time.RFC3339Nano)))
 	}
 	if f.Dead {
-		parts = append(parts, workflows.AttributeStatus.GetName()+" = 'open'", "ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled')")
+		parts = append(parts, protocol.AttributeStatus.GetName()+" = 'open'", "ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled')")
 	}
 	return strings.Join(parts, " AND ")
 }
@@ -280,19 +280,19 @@ func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {
 		}
 	}
 	t.Of, t.Part = c.Recoveries().About(e)
-	if name := e.GetMemo().GetFields()[workflows.MemoName]; name != nil {
+	if name := e.GetMemo().GetFields()[protocol.MemoName]; name != nil {
 		_ = c.DataConverter().FromPayload(name, &t.Name)
 	}
-	read(workflows.AttributeStatus, &t.Status)
-	read(workflows.AttributeAgent, &t.Agent)
-	read(workflows.AttributeTask, &t.Task)
+	read(protocol.AttributeStatus, &t.Status)
+	read(protocol.AttributeAgent, &t.Agent)
+	read(protocol.AttributeTask, &t.Task)
 	if goesOn {
-		read(workflows.AttributeGate, &t.Gate)
-		if read(workflows.AttributeParked, &t.Parked); t.Parked == workflows.StuckMark {
+		read(protocol.AttributeGate, &t.Gate)
+		if read(protocol.AttributeParked, &t.Parked); t.Parked == protocol.StuckMark {
 			t.Stuck, t.Parked = true, ""
 		}
-		read(workflows.AttributePending, &t.Pending)
-		read(workflows.AttributeFailing, &t.Failing)
+		read(protocol.AttributePending, &t.Pending)
+		read(protocol.AttributeFailing, &t.Failing)
 	}
 	return t
 }

@@ -15,18 +15,18 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Plan has the workers plan a task.
-func (c *Client) Plan(ctx context.Context, file File, queue string, log io.Writer) (workflows.Plan, error) {
-	return ask[workflows.Plan](ctx, c, "plan", workflows.PlanTaskType, file, queue, log)
+func (c *Client) Plan(ctx context.Context, file File, queue string, log io.Writer) (protocol.Plan, error) {
+	return ask[protocol.Plan](ctx, c, "plan", protocol.PlanTaskType, file, queue, log)
 }
 
 // Validate has the workers look at every step of a task.
-func (c *Client) Validate(ctx context.Context, file File, queue string, log io.Writer) (workflows.Validation, error) {
-	return ask[workflows.Validation](ctx, c, "validate", workflows.ValidateTaskType, file, queue, log)
+func (c *Client) Validate(ctx context.Context, file File, queue string, log io.Writer) (protocol.Validation, error) {
+	return ask[protocol.Validation](ctx, c, "validate", protocol.ValidateTaskType, file, queue, log)
 }
 
 // Refusal is the error of a task that is certain to be refused; nil where nothing was found.

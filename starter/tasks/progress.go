@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -24,7 +24,7 @@ type Progress struct {
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them, in order.
 	AwaitedHosts []string
 	// Retried are the activities of which an attempt has failed, those that were scheduled first before the others.
-	Retried []workflows.Trouble
+	Retried []protocol.Trouble
 }
 
 // Progress asks the server how far the steps of a task have come, what is retried, and which hosts are waited for.
@@ -67,7 +67,7 @@ func awaitedHosts(d *workflowservice.DescribeWorkflowExecutionResponse) (awaited
 
 // retried are the pending activities that have failed. What they do stands in the history only, where the newest events come first:
 // an activity that fails before its first heartbeat has told nothing of itself.
-func (c *Client) retried(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) (all []workflows.Trouble, err error) {
+func (c *Client) retried(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) (all []protocol.Trouble, err error) {
 	failed := map[string]*workflowpb.PendingActivityInfo{}
 	for _, a := range d.GetPendingActivities() {
 		if a.GetLastFailure() != nil {
@@ -89,7 +89,7 @@ func (c *Client) retried(ctx context.Context, d *workflowservice.DescribeWorkflo
 				continue
 			}
 			delete(failed, a.GetActivityId())
-			t := workflows.Trouble{
+			t := protocol.Trouble{
 				What: scheduled.GetActivityType().GetName(), Attempt: int(a.GetAttempt()),
 				Reason: failureReason(a.GetLastFailure(), limitsOf(scheduled)), Since: event.GetEventTime().AsTime(),
 			}
@@ -136,10 +136,10 @@ func neededHosts(hosts []string) string {
 }
 
 // AddTo adds the progress to a state.
-func (p Progress) AddTo(s *workflows.State) {
+func (p Progress) AddTo(s *protocol.State) {
 	s.AwaitedHosts = p.AwaitedHosts
 	for _, t := range p.Retried {
-		if i := slices.IndexFunc(s.Troubles, func(o workflows.Trouble) bool { return o.What == t.What }); i >= 0 {
+		if i := slices.IndexFunc(s.Troubles, func(o protocol.Trouble) bool { return o.What == t.What }); i >= 0 {
 			s.Troubles[i].Step, s.Troubles[i].Attempt, s.Troubles[i].Reason = t.Step, t.Attempt, t.Reason
 			continue
 		}
@@ -158,10 +158,10 @@ func (p Progress) AddTo(s *workflows.State) {
 }
 
 // StepsUnderWay are the steps that are being planned, run or undone.
-func StepsUnderWay(s workflows.State) map[string]bool {
+func StepsUnderWay(s protocol.State) map[string]bool {
 	all := map[string]bool{}
 	for _, v := range s.Steps {
-		if v.State == workflows.Planning || v.State == workflows.Running {
+		if v.State == protocol.Planning || v.State == protocol.Running {
 			all[v.ID] = true
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -69,13 +69,13 @@ func SilenceReason(err error, t Run) (string, bool) {
 }
 
 // QueryState asks the task's worker for the state.
-func (c *Client) QueryState(ctx context.Context, id, runID string) (workflows.State, error) {
-	return query[workflows.State](ctx, c, id, runID, workflows.QueryState)
+func (c *Client) QueryState(ctx context.Context, id, runID string) (protocol.State, error) {
+	return query[protocol.State](ctx, c, id, runID, protocol.QueryState)
 }
 
 // QueryStep asks for all about one step: a state has only the first of many gates and parks.
-func (c *Client) QueryStep(ctx context.Context, t Run, step string) (workflows.StepNow, error) {
-	return query[workflows.StepNow](ctx, c, t.ID, t.RunID, workflows.QueryStep, step)
+func (c *Client) QueryStep(ctx context.Context, t Run, step string) (protocol.StepNow, error) {
+	return query[protocol.StepNow](ctx, c, t.ID, t.RunID, protocol.QueryStep, step)
 }
 
 func query[T any](ctx context.Context, c *Client, id, runID, name string, arguments ...any) (T, error) {

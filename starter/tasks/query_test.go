@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // failsOnce is a server that answers its first query with an error.
@@ -24,7 +24,7 @@ func (c *failsOnce) QueryWorkflow(context.Context, string, string, string, ...an
 	if c.asked == 1 {
 		return nil, c.with
 	}
-	payload, err := converter.GetDefaultDataConverter().ToPayloads(workflows.State{Name: "seen"})
+	payload, err := converter.GetDefaultDataConverter().ToPayloads(protocol.State{Name: "seen"})
 	return client.NewValue(payload), err
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -74,7 +74,7 @@ func (c *Client) Describe(ctx context.Context, id string) (Run, error) {
 		t.Ended = *d.WorkflowCloseTime
 	}
 	t.Name, _ = d.GetStaticSummary()
-	t.Agent, _ = d.TypedSearchAttributes.GetKeyword(workflows.AttributeAgent)
+	t.Agent, _ = d.TypedSearchAttributes.GetKeyword(protocol.AttributeAgent)
 	t.Name = strings.TrimSuffix(t.Name, agentSuffix(t.Agent))
 	return t, nil
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // Standing is how a task stands now: its own state, and what was done about it since it ended.
 type Standing struct {
-	workflows.State
+	protocol.State
 	// Paused is when, by whom and why the task was paused; absent if it is not.
 	Paused *recovery.Pause `json:"paused,omitempty"`
 	// Source says where the state was read, if not from its worker or its report.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -33,7 +33,7 @@ type StartOptions struct {
 
 // CheckNewID refuses an id that would have to be quoted in a command, or does not fit into a link.
 func CheckNewID(id string) error {
-	if err := workflows.CheckID(id); err != nil {
+	if err := protocol.CheckID(id); err != nil {
 		return usage.Errorf("--%v", err)
 	}
 	return nil
@@ -57,11 +57,11 @@ func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, err
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		TypedSearchAttributes:                    workflows.ServingAttributes(o.Agent, o.ID),
+		TypedSearchAttributes:                    protocol.ServingAttributes(o.Agent, o.ID),
 		StaticSummary:                            summary(name, o.Agent),
 		StaticDetails:                            startDetails(file),
-		Memo:                                     workflows.NameMemo(name),
-	}, workflows.AgentTaskType, file.Document)
+		Memo:                                     protocol.NameMemo(name),
+	}, protocol.AgentTaskType, file.Document)
 	var taken *serviceerror.WorkflowExecutionAlreadyStarted
 	var unknown *serviceerror.InvalidArgument
 	switch {
@@ -73,7 +73,7 @@ func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, err
 		return Run{}, fmt.Errorf("start task %s: %w", o.ID, err)
 	}
 	return Run{
-		ID: o.ID, RunID: run.GetRunID(), Type: workflows.AgentTaskType, Name: name, Agent: o.Agent, Queue: o.Queue,
+		ID: o.ID, RunID: run.GetRunID(), Type: protocol.AgentTaskType, Name: name, Agent: o.Agent, Queue: o.Queue,
 		Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, Started: time.Now(),
 	}, nil
 }
@@ -130,8 +130,8 @@ func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits s
 	defer cancel()
 	for limited.Err() == nil {
 		s, err := c.QueryState(limited, t.ID, t.RunID)
-		if err == nil && s.Phase != workflows.Compiling {
-			if refusal, refused := refusalOf(s.Phase == workflows.Closed, len(s.Steps), s.Cause); refused {
+		if err == nil && s.Phase != protocol.Compiling {
+			if refusal, refused := refusalOf(s.Phase == protocol.Closed, len(s.Steps), s.Cause); refused {
 				return "", usage.Errorf("task %s was refused: %s", t.ID, file.Cite(refusal))
 			}
 			return "", nil

@@ -8,17 +8,17 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Step is one step of a task with all that its history tells. Secrets are masked there already.
 // Its outputs, such as the standard output of a command, are whole.
 type Step struct {
-	workflows.StepView
+	protocol.StepView
 	// Undo is what became of its undo; absent where none was tried since it ran last.
 	Undo *compensations.StepReport `json:"undo,omitempty"`
 	// Troubles are what was tried for it without success, and is tried on.
-	Troubles []workflows.Trouble `json:"troubles,omitempty"`
+	Troubles []protocol.Trouble `json:"troubles,omitempty"`
 }
 
 // Step reads one step of a task from its history.
@@ -27,7 +27,7 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	i := slices.IndexFunc(r.state.Steps, func(v workflows.StepView) bool { return v.ID == id })
+	i := slices.IndexFunc(r.state.Steps, func(v protocol.StepView) bool { return v.ID == id })
 	if i < 0 {
 		var known []string
 		for _, v := range r.state.Steps {
@@ -50,15 +50,15 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		}
 		progress.AddTo(&now)
 		s.Progress = progress.Lines[id]
-		s.Troubles = slices.DeleteFunc(now.Troubles, func(t workflows.Trouble) bool { return t.Step != id })
+		s.Troubles = slices.DeleteFunc(now.Troubles, func(t protocol.Trouble) bool { return t.Step != id })
 	}
 	return s, nil
 }
 
 // addNotes adds what no history tells: what was noted of each try, by the task while it is open, and by its report at its end.
-func (s *Step) addNotes(now workflows.State) {
-	if now.Phase != workflows.Closed {
-		if i := slices.IndexFunc(now.Steps, func(v workflows.StepView) bool { return v.ID == s.ID }); i >= 0 {
+func (s *Step) addNotes(now protocol.State) {
+	if now.Phase != protocol.Closed {
+		if i := slices.IndexFunc(now.Steps, func(v protocol.StepView) bool { return v.ID == s.ID }); i >= 0 {
 			s.Notes, s.Tried, s.Error = now.Steps[i].Notes, now.Steps[i].Tried, cmp.Or(now.Steps[i].Error, s.Error)
 		}
 		return
@@ -70,19 +70,19 @@ func (s *Step) addNotes(now workflows.State) {
 		case max(1, row.Try) == max(1, s.Try):
 			s.Notes = append(s.Notes, row.Notes...)
 		default:
-			s.Tried = append(s.Tried, workflows.Tried{Try: max(1, row.Try), Notes: row.Notes})
+			s.Tried = append(s.Tried, protocol.Tried{Try: max(1, row.Try), Notes: row.Notes})
 		}
 	}
 }
 
 // step adds to the view of a step what else the history says of it.
-func (r *historyReader) step(v workflows.StepView) Step {
+func (r *historyReader) step(v protocol.StepView) Step {
 	s := Step{StepView: v}
 	s.Outputs = r.outputs[v.ID]
 	if u, undone := r.undos[v.ID]; undone {
 		s.Undo = &r.state.Report.Steps[u]
 		if v.State == "" { // it was done elsewhere, as what a rollback undoes
-			s.Uses, s.State = s.Undo.Action, workflows.StepState(s.Undo.State)
+			s.Uses, s.State = s.Undo.Action, protocol.StepState(s.Undo.State)
 		}
 	}
 	return s

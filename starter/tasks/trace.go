@@ -9,7 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Event is one thing that has happened in a task, as its history tells. Secrets are masked there already.
@@ -61,7 +61,7 @@ func (r *historyReader) traceEvent(event *historypb.HistoryEvent) {
 		}
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
 		asked := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest()
-		if name := asked.GetInput().GetName(); name != workflows.UpdateAwait {
+		if name := asked.GetInput().GetName(); name != protocol.UpdateAwait {
 			r.traceRequest(Event{At: at, Name: name, Request: asked.GetMeta().GetUpdateId()}, asked.GetInput().GetArgs())
 		}
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED:
@@ -77,7 +77,7 @@ func (r *historyReader) traceEvent(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_TIMER_STARTED:
 		var summary string
 		_ = r.converter.FromPayload(event.GetUserMetadata().GetSummary(), &summary)
-		if step, isGate := workflows.GateOf(summary); isGate {
+		if step, isGate := protocol.GateOf(summary); isGate {
 			r.tell(Event{At: at, What: "gate", Step: step})
 		}
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,

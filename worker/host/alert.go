@@ -12,7 +12,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // webhookLimit bounds one attempt to reach the webhook.
@@ -22,7 +22,7 @@ const webhookLimit = 10 * time.Second
 const alerted = "unwind_alerts"
 
 // alert reports undos that need a person to the webhook. Temporal retries it until they are accepted.
-func (b builtin) alert(ctx context.Context, alerts []workflows.Alert) error {
+func (b builtin) alert(ctx context.Context, alerts []protocol.Alert) error {
 	if activity.GetInfo(ctx).Attempt == 1 {
 		for _, a := range alerts {
 			activity.GetMetricsHandler(ctx).WithTags(map[string]string{"state": string(a.State)}).Counter(alerted).Inc(1)

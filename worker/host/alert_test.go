@@ -18,7 +18,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // told is what became of telling an alert.
@@ -27,12 +27,12 @@ type told struct {
 	Type  string
 }
 
-func tellAlert(ctx workflow.Context, a []workflows.Alert) (told, error) {
+func tellAlert(ctx workflow.Context, a []protocol.Alert) (told, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 20 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumInterval: 10 * time.Millisecond, MaximumAttempts: 4},
 	})
-	err := workflow.ExecuteActivity(ctx, workflows.AlertActivity, a).Get(ctx, nil)
+	err := workflow.ExecuteActivity(ctx, protocol.AlertActivity, a).Get(ctx, nil)
 	if err == nil {
 		return told{}, nil
 	}
@@ -45,13 +45,13 @@ func tellAlert(ctx workflow.Context, a []workflows.Alert) (told, error) {
 // pager is a webhook that answers with these statuses, one after the other, and from then on with the last.
 type pager struct {
 	*httptest.Server
-	got chan []workflows.Alert
+	got chan []protocol.Alert
 }
 
 func newPager(t *testing.T, statuses ...int) *pager {
-	p := &pager{got: make(chan []workflows.Alert, 100)}
+	p := &pager{got: make(chan []protocol.Alert, 100)}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var a []workflows.Alert
+		var a []protocol.Alert
 		body, err := io.ReadAll(r.Body)
 		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost || r.Header.Get("X-Key") != "a-secret-key" ||
 			r.Header.Get("Content-Type") != "application/json" {
@@ -66,7 +66,7 @@ func newPager(t *testing.T, statuses ...int) *pager {
 	return p
 }
 
-var parked = []workflows.Alert{{
+var parked = []protocol.Alert{{
 	Task: "release", Run: "r", Step: "two", Action: "file.write", State: compensations.Parked, Reason: "it has drifted",
 	Digest: "sha256:1", At: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC),
 }}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/canonical"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -35,9 +35,9 @@ func (b builtin) host() activities.Host {
 
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
-		workflows.CompileActivity: b.compile, workflows.CompileStepsActivity: b.compileSteps, workflows.PlacesActivity: b.places, workflows.LedgerActivity: b.ledger,
-		workflows.RedoableActivity: b.redoable, workflows.PausedActivity: b.paused, workflows.HoldActivity: b.hold, workflows.PreflightActivity: b.preflight, workflows.ContextActivity: b.confirmContext,
-		workflows.SweepActivity: b.sweep, workflows.RetainActivity: b.retain, workflows.OrphansActivity: b.orphans, workflows.AlertActivity: b.alert,
+		protocol.CompileActivity: b.compile, protocol.CompileStepsActivity: b.compileSteps, protocol.PlacesActivity: b.places, protocol.LedgerActivity: b.ledger,
+		protocol.RedoableActivity: b.redoable, protocol.PausedActivity: b.paused, protocol.HoldActivity: b.hold, protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
+		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans, protocol.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -117,9 +117,9 @@ func catalogWithoutJournals(c Config, r *activities.Registry) task.Catalog {
 	}
 }
 
-func (b builtin) places(ctx context.Context) (workflows.Places, error) {
+func (b builtin) places(ctx context.Context) (protocol.Places, error) {
 	journals, problems := b.registry.Journals(ctx)
-	return workflows.Places{Journals: journals, Problems: problems}, nil
+	return protocol.Places{Journals: journals, Problems: problems}, nil
 }
 
 // Bounds on looking at steps before their task begins: for one of them, and for what is found, which is one payload.
@@ -131,8 +131,8 @@ const (
 )
 
 // preflight looks at steps that this host would run, for as long as there is time.
-func (b builtin) preflight(ctx context.Context, r workflows.PreflightRequest) (workflows.Preflight, error) {
-	var seen workflows.Preflight
+func (b builtin) preflight(ctx context.Context, r protocol.PreflightRequest) (protocol.Preflight, error) {
+	var seen protocol.Preflight
 	names, err := canonical.ReadMounts()
 	if err != nil {
 		return seen, err
@@ -169,7 +169,7 @@ func (b builtin) preflight(ctx context.Context, r workflows.PreflightRequest) (w
 }
 
 // ledger rebuilds the ledger of a run from histories, for the workflow that unwinds it.
-func (b builtin) ledger(ctx context.Context, r workflows.LedgerRequest) (workflows.Ledger, error) {
+func (b builtin) ledger(ctx context.Context, r protocol.LedgerRequest) (protocol.Ledger, error) {
 	defer activities.Beat(ctx)()
 	info := activity.GetInfo(ctx)
 	ledger, err := b.server.LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r, b.converter)
@@ -183,7 +183,7 @@ func (b builtin) paused(ctx context.Context, since time.Time) (time.Duration, er
 }
 
 // redoable reads what a rollback has undone, for the workflow that redoes it.
-func (b builtin) redoable(ctx context.Context, r workflows.RedoRequest) (workflows.RedoInput, error) {
+func (b builtin) redoable(ctx context.Context, r protocol.RedoRequest) (protocol.RedoInput, error) {
 	defer activities.Beat(ctx)()
 	before, err := b.server.RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r, b.converter)
 	return before, recovery.Final(err)

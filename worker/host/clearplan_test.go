@@ -17,7 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -38,7 +38,7 @@ func planning(t *testing.T) (s *stage, plan client.WorkflowRun) {
 	s = serve(t, host.Config{Worlds: []activities.Settings{&terraform.Settings{Roots: []string{root}}}, Heartbeat: time.Second}, host.Options{Worlds: []activities.World{{
 		Name: "slow", Actions: []activities.Action{u}, Journal: func(context.Context) (string, error) { return "j", nil },
 	}}})
-	plan, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, workflows.PlanTaskType, map[string]any{
+	plan, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, protocol.PlanTaskType, map[string]any{
 		"name": "plan", "steps": []any{
 			map[string]any{"id": "infra", "uses": "terraform.apply", "with": map[string]any{"dir": root}},
 			map[string]any{"id": "long", "uses": "slow.work"},
@@ -68,24 +68,24 @@ func TestThePlanOfAWorkflowThatWasTerminatedIsCleared(t *testing.T) {
 		_, err := s.FindPlan(t.Context(), refused, "")
 		require.Error(t, err)
 	}
-	alive := workflows.Chain{WorkflowID: plan.GetID(), RunID: plan.GetRunID(), FirstRunID: plan.GetRunID()}
-	forged, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: workflows.ClearPlanID(alive), TaskQueue: s.Name()},
-		workflows.ClearPlanType, alive)
+	alive := protocol.Chain{WorkflowID: plan.GetID(), RunID: plan.GetRunID(), FirstRunID: plan.GetRunID()}
+	forged, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: protocol.ClearPlanID(alive), TaskQueue: s.Name()},
+		protocol.ClearPlanType, alive)
 	require.NoError(t, err)
 	require.ErrorContains(t, forged.Get(t.Context(), nil), "is still planning")
 	require.NotEmpty(t, s.planned())
 	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), plan.GetID(), "", "a test"))
 
-	var swept workflows.SweepResult
+	var swept protocol.SweepResult
 	require.Eventually(t, func() bool { // visibility follows
-		swept = call[workflows.SweepResult](s, workflows.SweepType)
+		swept = call[protocol.SweepResult](s, protocol.SweepType)
 		require.Empty(t, swept.Problems)
 		return len(swept.Clearing) > 0
 	}, waitFor, tick)
-	require.Equal(t, workflows.SweepResult{Clearing: []string{fmt.Sprintf("clear-%s-%s", plan.GetID(), plan.GetRunID())}}, swept)
+	require.Equal(t, protocol.SweepResult{Clearing: []string{fmt.Sprintf("clear-%s-%s", plan.GetID(), plan.GetRunID())}}, swept)
 	require.NoError(t, s.Client.GetWorkflow(t.Context(), swept.Clearing[0], "").Get(t.Context(), nil))
 	require.Empty(t, s.planned())
-	require.Equal(t, workflows.SweepResult{}, call[workflows.SweepResult](s, workflows.SweepType), "what is cleared is left alone")
+	require.Equal(t, protocol.SweepResult{}, call[protocol.SweepResult](s, protocol.SweepType), "what is cleared is left alone")
 }
 
 func TestAPlanThatHasEndedByItselfIsNoSweeps(t *testing.T) {

@@ -87,7 +87,7 @@ const (
 	off = "off"
 )
 
-// WebhookConfig says where undos that need a person are reported: each POST is a list of workflows.Alert as JSON. It is
+// WebhookConfig says where undos that need a person are reported: each POST is a list of protocol.Alert as JSON. It is
 // retried until the answer has a status below 300; a status of 400 to 499 is final, except 408 and 429.
 type WebhookConfig struct {
 	// URL is the address. Required.

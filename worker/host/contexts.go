@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/internal/durable"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -47,8 +47,8 @@ func (s contexts) token(firstRunID string) (*journal.Token, error) {
 const maxKept = 10_000
 
 // Keep makes a context durable. It comes by a query, so no session has admitted it yet.
-func (s contexts) Keep(given workflows.GivenContext) (workflows.Context, error) {
-	var none workflows.Context
+func (s contexts) Keep(given protocol.GivenContext) (protocol.Context, error) {
+	var none protocol.Context
 	if given.WorkflowID == "" || given.FirstRunID == "" || len(given.Content) == 0 {
 		return none, activities.Errorf(activities.Refused, "a context needs its session, and content")
 	}
@@ -71,12 +71,12 @@ func (s contexts) Keep(given workflows.GivenContext) (workflows.Context, error) 
 	if _, err := t.Create(documentOf(activities.Digest(digest)), &content{given.Content}); err != nil {
 		return none, err
 	}
-	return workflows.Context{Digest: activities.Digest(digest), Size: len(given.Content), Host: s.host, Queue: s.queue}, nil
+	return protocol.Context{Digest: activities.Digest(digest), Size: len(given.Content), Host: s.host, Queue: s.queue}, nil
 }
 
 // Read returns a context that is kept.
-func (s contexts) Read(r workflows.ContextRequest) (workflows.GivenContext, error) {
-	given := workflows.GivenContext{ContextRequest: r}
+func (s contexts) Read(r protocol.ContextRequest) (protocol.GivenContext, error) {
+	given := protocol.GivenContext{ContextRequest: r}
 	t, err := s.token(r.FirstRunID)
 	if err != nil {
 		return given, err
@@ -95,7 +95,7 @@ func (s contexts) Read(r workflows.ContextRequest) (workflows.GivenContext, erro
 }
 
 // forget removes contexts of a session.
-func (s contexts) forget(r workflows.ContextRequest) error {
+func (s contexts) forget(r protocol.ContextRequest) error {
 	t, err := s.token(r.FirstRunID)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func checkedDocument(d activities.Digest) (string, error) {
 func documentOf(d activities.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
 
 // confirmContext reports whether a context is stored on this host, and removes those that its session knows no more.
-func (b builtin) confirmContext(_ context.Context, r workflows.ContextRequest) error {
+func (b builtin) confirmContext(_ context.Context, r protocol.ContextRequest) error {
 	s := contextsOf(b.config)
 	_, err := s.Read(r)
 	if err == nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -79,10 +79,10 @@ func TestAContextThatIsDamagedIsNotRead(t *testing.T) {
 	_, err = of.ReadContext(t.Context(), *a.Context)
 	require.ErrorContains(t, err, "has no context")
 	for _, digest := range []activities.Digest{"owner", "../owner", "sha256:../../id", ""} {
-		_, err = of.ReadContext(t.Context(), workflows.Context{Digest: digest, Queue: a.Context.Queue, Host: a.Context.Host})
+		_, err = of.ReadContext(t.Context(), protocol.Context{Digest: digest, Queue: a.Context.Queue, Host: a.Context.Host})
 		require.Error(t, err, digest)
 	}
-	_, err = of.Abort(t.Context(), "", workflows.AbortRequest{})
+	_, err = of.Abort(t.Context(), "", protocol.AbortRequest{})
 	require.NoError(t, err)
 }
 
@@ -92,7 +92,7 @@ func TestContextsThatASessionKnowsNoMoreAreRemoved(t *testing.T) {
 	talk := s.openSession(t.Name())
 	marked, err := talk.SavepointWith(t.Context(), "", "start", []byte("at the start"))
 	require.NoError(t, err)
-	var given []workflows.Context
+	var given []protocol.Context
 	for i := range 23 {
 		a, err := talk.KeepContext(t.Context(), "", "one", fmt.Appendf(nil, "thought %d", i))
 		require.NoError(t, err)

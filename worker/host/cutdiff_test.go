@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // TestADiffTooLongForAGateIsAskedOrRefused: asked, it says what is missing; refused, the task ends and nothing is written.
@@ -34,13 +34,13 @@ func TestADiffTooLongForAGateIsAskedOrRefused(t *testing.T) {
 				require.NoFileExists(t, path)
 				return
 			}
-			var gates []workflows.GateView
+			var gates []protocol.GateView
 			require.Eventually(t, func() bool { gates = s.stateOf(run.GetID()).Gates; return len(gates) == 1 }, waitFor, tick)
 			require.Regexp(t, `\n\.\.\. not shown: \d+ more lines, \d+ of \d+ bytes\n$`, gates[0].Change.Diff)
 			require.Contains(t, gates[0].Change.Facts[0], "is cut, so nobody can read all of it here")
 			require.NoFileExists(t, path)
-			require.NoError(t, s.Client.SignalWorkflow(t.Context(), run.GetID(), "", workflows.SignalApprove,
-				workflows.Decision{Step: "long", Digest: gates[0].Digest, Who: "ann"}))
+			require.NoError(t, s.Client.SignalWorkflow(t.Context(), run.GetID(), "", protocol.SignalApprove,
+				protocol.Decision{Step: "long", Digest: gates[0].Digest, Who: "ann"}))
 			report, err := s.end(run)
 			require.NoError(t, err)
 			require.Equal(t, compensations.Committed, report.Status)

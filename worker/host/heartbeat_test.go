@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -54,10 +54,10 @@ func TestRetentionBeatsWhileAJournalIsListed(t *testing.T) {
 	env.SetTestTimeout(waitLimit)
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: waitLimit}) // a second of the SDK's is short on a busy machine
 	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { j.heard <- struct{}{} })
-	env.RegisterActivityWithOptions(b.retain, activity.RegisterOptions{Name: workflows.RetainActivity})
+	env.RegisterActivityWithOptions(b.retain, activity.RegisterOptions{Name: protocol.RetainActivity})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: waitLimit, HeartbeatTimeout: 300 * time.Millisecond})
-		return workflow.ExecuteActivity(ctx, workflows.RetainActivity, workflows.RetainRequest{}).Get(ctx, nil)
+		return workflow.ExecuteActivity(ctx, protocol.RetainActivity, protocol.RetainRequest{}).Get(ctx, nil)
 	})
 	require.NoError(t, env.GetWorkflowError())
 }

@@ -6,12 +6,12 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // hold keeps records of this host for the workflow that asks. A record that cannot be read is no reason to refuse: its undo says so,
 // and parks.
-func (b builtin) hold(ctx context.Context, r workflows.HoldRequest) (held workflows.Held, err error) {
+func (b builtin) hold(ctx context.Context, r protocol.HoldRequest) (held protocol.Held, err error) {
 	defer activities.Beat(ctx)()
 	records := b.registry.Records()[r.World]
 	if records == nil {

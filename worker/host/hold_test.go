@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -85,7 +85,7 @@ func TestARecordIsKeptForWhoHoldsIt(t *testing.T) {
 	hold("second", over.GetID(), over.GetRunID())
 	hold("third", "rollback-of-nobody", "1f0a2f6c-9d4c-4a08-8e2c-0d6f0f6c2a11")
 	var all int
-	var last workflows.RetentionResult
+	var last protocol.RetentionResult
 	require.Eventually(t, func() bool {
 		last = f.retain()
 		require.Empty(t, last.Problems)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -100,7 +100,7 @@ func TestAWorldIsAddedInOneLine(t *testing.T) {
 			map[string]any{"id": "a", "uses": "shelf.put", "with": map[string]any{"path": filepath.Join(folder, "book"), "content": "x"}},
 		}}
 	}
-	planned := call[workflows.Plan](f.stage, workflows.PlanTaskType, putting("1h")).Steps
+	planned := call[protocol.Plan](f.stage, protocol.PlanTaskType, putting("1h")).Steps
 	require.Len(t, planned, 1)
 	require.Contains(t, planned[0].Change.Summary, "create")
 	task := f.start(putting("1h")).GetID()

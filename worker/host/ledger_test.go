@@ -13,15 +13,15 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // askLedger tells what the worker reads out of a run's history.
-func askLedger(ctx workflow.Context, r workflows.LedgerRequest) (ledger json.RawMessage, err error) {
+func askLedger(ctx workflow.Context, r protocol.LedgerRequest) (ledger json.RawMessage, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	err = workflow.ExecuteActivity(ctx, workflows.LedgerActivity, r).Get(ctx, &ledger)
+	err = workflow.ExecuteActivity(ctx, protocol.LedgerActivity, r).Get(ctx, &ledger)
 	return ledger, err
 }
 
@@ -37,12 +37,12 @@ func TestTheLedgerOfAnEncodedHistoryIsRead(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 
-	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, workflows.AgentTaskType,
+	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, protocol.AgentTaskType,
 		json.RawMessage(`{"name": "work", "steps": [{"id": "one", "uses": "slow.work"}]}`))
 	require.NoError(t, err)
 	require.NoError(t, task.Get(t.Context(), nil))
 	asked, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task.GetID(), TaskQueue: t.Name()}, askLedger, // under an id that has a right to it
-		workflows.LedgerRequest{WorkflowID: task.GetID(), RunID: task.GetRunID()})
+		protocol.LedgerRequest{WorkflowID: task.GetID(), RunID: task.GetRunID()})
 	require.NoError(t, err)
 	var ledger json.RawMessage
 	require.NoError(t, asked.Get(t.Context(), &ledger))

@@ -18,7 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -251,13 +251,13 @@ func (s *stage) attend(id string) (leave func()) {
 				return
 			case <-again.C:
 			}
-			var state workflows.State
-			v, err := s.Client.QueryWorkflow(ctx, id, "", workflows.QueryState)
+			var state protocol.State
+			v, err := s.Client.QueryWorkflow(ctx, id, "", protocol.QueryState)
 			if err != nil || v.Get(&state) != nil {
 				continue // not now
 			}
 			for _, g := range state.Gates {
-				_ = s.Client.SignalWorkflow(ctx, id, "", workflows.SignalApprove, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+				_ = s.Client.SignalWorkflow(ctx, id, "", protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
 			}
 			if state.Report == nil {
 				continue

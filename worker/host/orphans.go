@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // orphans lists the records of this host that no history knows, or looks at one of them and undoes it.
-func (b builtin) orphans(ctx context.Context, r workflows.OrphansRequest) (found workflows.OrphansResult, err error) {
+func (b builtin) orphans(ctx context.Context, r protocol.OrphansRequest) (found protocol.OrphansResult, err error) {
 	defer activities.Beat(ctx)()
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
@@ -18,7 +18,7 @@ func (b builtin) orphans(ctx context.Context, r workflows.OrphansRequest) (found
 	}
 	look := &round{builtin: b, busy: busy, owners: map[activities.Owner]ownerState{}}
 	journals := b.registry.Records()
-	found.Orphans = []workflows.RecordName{}
+	found.Orphans = []protocol.RecordName{}
 	for _, world := range slices.Sorted(maps.Keys(journals)) {
 		records, _, err := journals[world].Records(ctx)
 		if err != nil {
@@ -70,8 +70,8 @@ func (b builtin) explainOwned(record activities.Record) error {
 }
 
 // handleOrphan observes what a record is about and undoes it, if that is asked for, as the undo of a task would.
-func (b builtin) handleOrphan(ctx context.Context, world string, record activities.Record, r workflows.OrphansRequest) (*workflows.Orphan, error) {
-	o := &workflows.Orphan{RecordName: nameOf(world, record), Action: record.Entry.Action, Keys: record.Entry.Keys}
+func (b builtin) handleOrphan(ctx context.Context, world string, record activities.Record, r protocol.OrphansRequest) (*protocol.Orphan, error) {
+	o := &protocol.Orphan{RecordName: nameOf(world, record), Action: record.Entry.Action, Keys: record.Entry.Keys}
 	var err error
 	if o.Seen, err = b.registry.Observe(ctx, b.host(), record.Entry); err != nil || !r.Undo {
 		return o, err

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A task with steps that cannot work is refused as a whole, with every reason, before the first step acts; validating and planning it
@@ -58,7 +58,7 @@ func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 	}
 	require.Equal(t, len(want), strings.Count(err.Error(), "\nsteps."), "%v", err)
 
-	v := call[workflows.Validation](s, workflows.ValidateTaskType, document)
+	v := call[protocol.Validation](s, protocol.ValidateTaskType, document)
 	refused := map[string]string{}
 	for _, r := range v.Refusals {
 		refused[r.Step] = strings.TrimPrefix(refused[r.Step]+"\n"+r.Message, "\n")
@@ -67,7 +67,7 @@ func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 	require.Equal(t, []string{"outside", "later"}, v.Later)
 
 	refused = map[string]string{}
-	for _, p := range call[workflows.Plan](s, workflows.PlanTaskType, document).Steps {
+	for _, p := range call[protocol.Plan](s, protocol.PlanTaskType, document).Steps {
 		if p.Refused != "" {
 			refused[p.ID] = p.Refused
 		}

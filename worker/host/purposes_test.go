@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -49,7 +49,7 @@ func (p paying) open(id, agent string) session.Session {
 }
 
 // pay has a session pay, and returns the gate at which it waits; nil if it has paid.
-func (p paying) pay(s session.Session, step map[string]any) *workflows.GateView {
+func (p paying) pay(s session.Session, step map[string]any) *protocol.GateView {
 	p.Helper()
 	raw, err := json.Marshal(step)
 	require.NoError(p, err)
@@ -57,14 +57,14 @@ func (p paying) pay(s session.Session, step map[string]any) *workflows.GateView 
 	require.NoError(p, err)
 	require.Len(p, answer.Steps, 1)
 	if answer.Steps[0].Gate == nil {
-		require.Equal(p, workflows.Done, answer.Steps[0].State, answer.Steps[0].Error)
+		require.Equal(p, protocol.Done, answer.Steps[0].State, answer.Steps[0].Error)
 	}
 	return answer.Steps[0].Gate
 }
 
-func (p paying) decide(id, signal string, g workflows.GateView) {
+func (p paying) decide(id, signal string, g protocol.GateView) {
 	p.Helper()
-	require.NoError(p, p.Client.SignalWorkflow(p.Context(), id, "", signal, workflows.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}))
+	require.NoError(p, p.Client.SignalWorkflow(p.Context(), id, "", signal, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}))
 }
 
 // payments are how many payment intents there are that were not canceled.
@@ -94,16 +94,16 @@ func TestTheSamePurposeInAnotherTaskIsAsked(t *testing.T) {
 	step := payment("monthly", 500, "order no. 7")
 	step["gate"] = "none"
 	file := p.start(map[string]any{"name": "a file", "agent": "bot", "steps": []any{step}})
-	var asked []workflows.GateView
+	var asked []protocol.GateView
 	require.Eventually(t, func() bool { asked = p.stateOf(file.GetID()).Gates; return len(asked) == 1 }, waitFor, tick)
 	require.Contains(t, asked[0].Why, names)
-	p.decide(file.GetID(), workflows.SignalReject, asked[0])
+	p.decide(file.GetID(), protocol.SignalReject, asked[0])
 	_, err = p.end(file)
 	require.Error(t, err)
 	require.Equal(t, compensations.Unwound, p.stateOf(file.GetID()).Report.Status)
 	require.Equal(t, 3, p.payments())
 
-	p.decide(second.ID(), workflows.SignalApprove, *gate)
+	p.decide(second.ID(), protocol.SignalApprove, *gate)
 	require.Eventually(t, func() bool { return p.payments() == 4 }, waitFor, tick, "it was approved")
 	third := p.open("third", "bot")
 	gate = p.pay(third, payment("charge", 500, "order seven"))
@@ -116,12 +116,12 @@ func TestAPurposeThatWasUndoneIsNotAsked(t *testing.T) {
 	p := newPaying(t)
 	first := p.open("first", "bot")
 	require.Nil(t, p.pay(first, payment("charge", 500, "order 7")))
-	_, err := first.Rollback(t.Context(), "", workflows.SessionRollback{Step: "charge"})
+	_, err := first.Rollback(t.Context(), "", protocol.SessionRollback{Step: "charge"})
 	require.NoError(t, err)
 	second := p.open("second", "bot")
 	require.Nil(t, p.pay(second, payment("charge", 500, "the seventh order")))
 	require.Equal(t, 1, p.payments())
-	_, err = second.Abort(t.Context(), "", workflows.AbortRequest{})
+	_, err = second.Abort(t.Context(), "", protocol.AbortRequest{})
 	require.NoError(t, err)
 	_, err = p.end(p.Client.GetWorkflow(t.Context(), second.ID(), ""))
 	require.Error(t, err)
@@ -139,14 +139,14 @@ func TestAnApprovalCoversOnlyTheRepetitionThatItShowed(t *testing.T) {
 	require.NotNil(t, gate)
 	require.Empty(t, gate.Change.Repeats)
 	require.Nil(t, p.pay(p.open("faster", "bot"), payment("charge", 500, "the seventh order")))
-	p.decide(waiting.ID(), workflows.SignalApprove, *gate)
-	var gates []workflows.GateView
+	p.decide(waiting.ID(), protocol.SignalApprove, *gate)
+	var gates []protocol.GateView
 	require.Eventually(t, func() bool {
 		gates = p.stateOf(waiting.ID()).Gates
 		return len(gates) == 1 && gates[0].Digest != gate.Digest
 	}, waitFor, tick, "it is asked again")
 	require.Contains(t, gates[0].Why, "step charge of task "+p.Name()+"-faster")
 	require.Equal(t, 1, p.payments())
-	p.decide(waiting.ID(), workflows.SignalApprove, gates[0])
+	p.decide(waiting.ID(), protocol.SignalApprove, gates[0])
 	require.Eventually(t, func() bool { return p.payments() == 2 }, waitFor, tick)
 }

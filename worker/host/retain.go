@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/retention"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -37,13 +37,13 @@ const (
 
 // retain is one round over the journals of this host: it marks records whose task has committed, and releases and later
 // forgets expired ones. Records that are open or in use stay.
-func (b builtin) retain(ctx context.Context, _ workflows.RetainRequest) (workflows.RetentionResult, error) {
+func (b builtin) retain(ctx context.Context, _ protocol.RetainRequest) (protocol.RetentionResult, error) {
 	defer activities.Beat(ctx)() // a journal with many records takes long to list
 	// A rollback that began after this moment must find its records: lists lag by seconds, clocks a little.
 	now := time.Now().Add(-lag)
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
-		return workflows.RetentionResult{}, err
+		return protocol.RetentionResult{}, err
 	}
 	r := &round{builtin: b, busy: busy, owners: map[activities.Owner]ownerState{}, now: now}
 	journals := b.registry.Records()
@@ -61,7 +61,7 @@ type round struct {
 	busy   map[string]bool // task IDs
 	owners map[activities.Owner]ownerState
 	now    time.Time
-	told   workflows.RetentionResult
+	told   protocol.RetentionResult
 }
 
 // ownerState is the state of the workflow that a record belongs to.
@@ -183,8 +183,8 @@ func (r *round) abandon(ctx context.Context, world string, journal activities.Re
 	return record
 }
 
-func nameOf(world string, record activities.Record) workflows.RecordName {
-	return workflows.RecordName{
+func nameOf(world string, record activities.Record) protocol.RecordName {
+	return protocol.RecordName{
 		World: world, Token: record.Entry.Token, Workflow: record.Owner.Workflow, Step: record.Entry.Step, Since: record.Since,
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -85,10 +85,10 @@ func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 	require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
 	require.Equal(t, []activities.RecordState{open, open}, f.states())
 
-	require.Equal(t, workflows.RetentionResult{Committed: 2}, f.retain())
+	require.Equal(t, protocol.RetentionResult{Committed: 2}, f.retain())
 	require.Equal(t, []activities.RecordState{committed, committed}, f.states())
-	require.Equal(t, workflows.RetentionResult{}, f.retain(), "until its window is over")
-	var all workflows.RetentionResult
+	require.Equal(t, protocol.RetentionResult{}, f.retain(), "until its window is over")
+	var all protocol.RetentionResult
 	require.Eventually(t, func() bool {
 		r := f.retain()
 		require.Empty(t, r.Problems)
@@ -96,7 +96,7 @@ func TestRecordsAreCommittedReleasedAndForgotten(t *testing.T) {
 		all.Forgotten += r.Forgotten
 		return all.Forgotten == 2
 	}, waitFor, 100*time.Millisecond)
-	require.Equal(t, workflows.RetentionResult{Released: 2, Forgotten: 2}, all)
+	require.Equal(t, protocol.RetentionResult{Released: 2, Forgotten: 2}, all)
 	require.Empty(t, f.states())
 
 	done, err := f.FindDone(t.Context(), task.GetID())
@@ -141,7 +141,7 @@ func TestMoreThanIsKeptIsReleasedBeforeItsTime(t *testing.T) {
 				}
 				return slices.Equal(c.want, now)
 			}, waitFor, 100*time.Millisecond)
-			require.Equal(t, workflows.RetentionResult{}, f.retain(), "and that is all")
+			require.Equal(t, protocol.RetentionResult{}, f.retain(), "and that is all")
 			require.Equal(t, c.want, now)
 		})
 	}
@@ -153,7 +153,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	f := newFiles(t, host.RetentionConfig{Versions: 1, Bytes: 1}, m)
 	task := f.start(f.write(time.Millisecond, f.atGate()))
 	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
-	require.Equal(t, workflows.RetentionResult{}, f.retain())
+	require.Equal(t, protocol.RetentionResult{}, f.retain())
 	require.Equal(t, []activities.RecordState{open, open}, f.states(), "it waits")
 	tasks := func(gauge string) (n int) {
 		if found := regexp.MustCompile(`(?m)^` + gauge + ` (\d+)$`).FindStringSubmatch(f.metrics()); found != nil {
@@ -164,8 +164,8 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	// Other tests' tasks on the same server count too.
 	require.Eventually(t, func() bool { return tasks("unwind_tasks_at_gates") > 0 }, waitFor, tick, "visibility follows")
 	_, err := f.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: "owes-" + task.GetID(), TaskQueue: "nobody", TypedSearchAttributes: temporal.NewSearchAttributes(workflows.AttributeFailing.ValueSet("commit")),
-	}, workflows.AgentTaskType)
+		ID: "owes-" + task.GetID(), TaskQueue: "nobody", TypedSearchAttributes: temporal.NewSearchAttributes(protocol.AttributeFailing.ValueSet("commit")),
+	}, protocol.AgentTaskType)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return tasks("unwind_tasks_failing") > 0 }, waitFor, tick, "a commit that is owed")
 
@@ -175,11 +175,11 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) && tasks("unwind_tasks_parked") > 0 }, waitFor, tick, "it is counted")
 	require.Eventually(t, func() bool { return !slices.Contains(f.states(), open) }, waitFor, tick)
 	left := f.states()
-	require.Equal(t, workflows.RetentionResult{}, f.retain())
+	require.Equal(t, protocol.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it unwinds")
 
 	require.NoError(t, f.Client.TerminateWorkflow(t.Context(), task.GetID(), "", "a test"))
-	require.Equal(t, workflows.RetentionResult{}, f.retain())
+	require.Equal(t, protocol.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it is dead")
 
 	dead, err := f.Find(t.Context(), task.GetID())
@@ -187,7 +187,7 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	recovering, err := f.Recover(t.Context(), dead, "ann")
 	require.NoError(t, err)
 	parked := f.parked(recovering.WorkflowID, "two")
-	require.Equal(t, workflows.RetentionResult{}, f.retain())
+	require.Equal(t, protocol.RetentionResult{}, f.retain())
 	require.Equal(t, left, f.states(), "it is being recovered")
 
 	f.force(recovering.WorkflowID, parked)
@@ -239,11 +239,11 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 		Namespace: f.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
 	})
 	require.NoError(t, err)
-	var told workflows.RetentionResult
+	var told protocol.RetentionResult
 	require.Eventually(t, func() bool { told = f.retain(); return len(told.Orphans) > 0 }, waitFor, tick)
 	steps := map[string]bool{}
 	for _, o := range told.Orphans {
-		require.Equal(t, workflows.RecordName{
+		require.Equal(t, protocol.RecordName{
 			World: "file", Token: activities.NewToken(task.GetRunID(), o.Step, 1), Workflow: task.GetID(), Step: o.Step, Since: o.Since,
 		}, o)
 		require.WithinDuration(t, time.Now(), o.Since, time.Minute)

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -34,9 +34,9 @@ func ensureSchedules(ctx context.Context, c client.Client, config Config) error 
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	for _, s := range []client.ScheduleOptions{
-		scheduleOptions(SweepSchedule(config.Queue), sweepEvery, config.Queue, workflows.SweepType),
-		scheduleOptions(RetainSchedule(config.Queue, config.Host), retainEvery, config.Queue, workflows.RetainType,
-			workflows.RetainRequest{Queue: task.HostQueue(config.Queue, config.Host)}),
+		scheduleOptions(SweepSchedule(config.Queue), sweepEvery, config.Queue, protocol.SweepType),
+		scheduleOptions(RetainSchedule(config.Queue, config.Host), retainEvery, config.Queue, protocol.RetainType,
+			protocol.RetainRequest{Queue: task.HostQueue(config.Queue, config.Host)}),
 	} {
 		if err := ensureSchedule(ctx, c.ScheduleClient(), s); err != nil {
 			return fmt.Errorf("schedule %s: %w; if this worker may not create schedules, set schedules to %q and let an operator create them", s.ID, err, off)

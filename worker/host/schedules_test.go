@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestAStartingWorkerMakesItsSchedulesAndKeepsThemRight(t *testing.T) {
@@ -19,8 +19,8 @@ func TestAStartingWorkerMakesItsSchedulesAndKeepsThemRight(t *testing.T) {
 		workflowType string
 		every        time.Duration
 	}{
-		t.Name() + "-sweep":          {workflows.SweepType, 5 * time.Minute},
-		t.Name() + "-retain-build-1": {workflows.RetainType, 10 * time.Minute},
+		t.Name() + "-sweep":          {protocol.SweepType, 5 * time.Minute},
+		t.Name() + "-retain-build-1": {protocol.RetainType, 10 * time.Minute},
 	} {
 		handle := s.Client.ScheduleClient().GetHandle(t.Context(), id)
 		made, err := handle.Describe(t.Context())
@@ -64,7 +64,7 @@ func TestRetentionSchedulesOfHostsThatAreGoneAreRemoved(t *testing.T) {
 		_, err := schedules.Create(t.Context(), client.ScheduleOptions{
 			ID: host.RetainSchedule(t.Name(), name), Paused: name == "paused",
 			Spec:   client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: time.Hour}}},
-			Action: &client.ScheduleWorkflowAction{ID: name, Workflow: workflows.RetainType, TaskQueue: t.Name()},
+			Action: &client.ScheduleWorkflowAction{ID: name, Workflow: protocol.RetainType, TaskQueue: t.Name()},
 		})
 		require.NoError(t, err)
 	}

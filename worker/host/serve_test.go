@@ -14,7 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -52,8 +52,8 @@ func serve(t *testing.T, c host.Config, o host.Options) *stage {
 // start starts a task the way that the starter does.
 func (s *stage) start(document any) client.WorkflowRun {
 	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{
-		TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes(""),
-	}, workflows.AgentTaskType, document)
+		TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes(""),
+	}, protocol.AgentTaskType, document)
 	require.NoError(s, err)
 	return run
 }
@@ -66,8 +66,8 @@ func call[T any](s *stage, workflowType string, args ...any) (result T) {
 	return result
 }
 
-func (s *stage) retain() workflows.RetentionResult {
-	return call[workflows.RetentionResult](s, workflows.RetainType, workflows.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
+func (s *stage) retain() protocol.RetentionResult {
+	return call[protocol.RetentionResult](s, protocol.RetainType, protocol.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
 }
 
 // report waits for the report that a workflow completes with.
@@ -104,8 +104,8 @@ func (s *stage) end(run client.WorkflowRun) (report compensations.Report, err er
 }
 
 // stateOf is the state of a task or of what came after it.
-func (s *stage) stateOf(id string) (state workflows.State) {
-	v, err := s.Client.QueryWorkflow(s.Context(), id, "", workflows.QueryState)
+func (s *stage) stateOf(id string) (state protocol.State) {
+	v, err := s.Client.QueryWorkflow(s.Context(), id, "", protocol.QueryState)
 	if err != nil { // not now
 		return state
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -30,8 +30,8 @@ func Specs(c *Config) ([]activities.Spec, error) {
 
 // Validate looks at the steps of a task as a worker with this config would, on this machine, and makes nothing. The task was compiled
 // against the config; own are worlds besides those of the config.
-func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...activities.World) (workflows.Validation, error) {
-	v := workflows.Validation{Name: compiled.Name, Steps: len(compiled.Steps)}
+func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...activities.World) (protocol.Validation, error) {
+	v := protocol.Validation{Name: compiled.Name, Steps: len(compiled.Steps)}
 	c, err := c.WithEnvironment(os.LookupEnv).WithDefaults()
 	if err == nil {
 		err = c.Validate()

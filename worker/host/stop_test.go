@@ -16,7 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // slow is an action whose first call goes on until it is cancelled, and then has to clear up.
@@ -83,7 +83,7 @@ func TestAWorkerThatStopsCostsALongStepNoAttempt(t *testing.T) {
 	a.calls <- 0
 	stop := process(t, a, nil)
 	c := servertest.Client(t)
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: t.Name(), TaskQueue: t.Name()}, workflows.AgentTaskType,
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: t.Name(), TaskQueue: t.Name()}, protocol.AgentTaskType,
 		json.RawMessage(`{"name": "take long", "steps": [{"id": "long", "uses": "slow.work", "retry": {"attempts": 1}}]}`))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -23,9 +23,9 @@ const (
 
 // sweep starts the recovery of every run on this worker's queue that ended without unwinding, and clears every plan that was ended
 // before it had done so itself.
-func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
+func (b builtin) sweep(ctx context.Context) (protocol.SweepResult, error) {
 	defer activities.Beat(ctx)()
-	swept := workflows.SweepResult{Problems: map[string]string{}}
+	swept := protocol.SweepResult{Problems: map[string]string{}}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: b.server.Namespace, Query: deadQuery(b.config.Queue), PageSize: sweepPage,
 	}
@@ -48,7 +48,7 @@ func (b builtin) sweep(ctx context.Context) (workflows.SweepResult, error) {
 }
 
 // tidySchedules removes the schedules of hosts that are gone, unless schedules are left to an operator.
-func (b builtin) tidySchedules(ctx context.Context, swept *workflows.SweepResult) {
+func (b builtin) tidySchedules(ctx context.Context, swept *protocol.SweepResult) {
 	if b.config.Schedules == off {
 		return
 	}
@@ -61,14 +61,14 @@ func (b builtin) tidySchedules(ctx context.Context, swept *workflows.SweepResult
 // deadQuery lists runs that may be dead, of tasks and of plans. Runs continued as new are not: they go on in another run.
 func deadQuery(queue string) string {
 	return fmt.Sprintf("ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled') AND %s = 'open' AND WorkflowType IN ('%s') AND TaskQueue = '%s'",
-		workflows.AttributeStatus.GetName(), strings.Join(append(slices.Clone(recovery.Types), workflows.PlanTaskType), "', '"), strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
+		protocol.AttributeStatus.GetName(), strings.Join(append(slices.Clone(recovery.Types), protocol.PlanTaskType), "', '"), strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
 }
 
 // settle starts what one run needs. An error ends the sweep; what concerns only this run is reported in swept.
-func (b builtin) settle(ctx context.Context, e *workflowpb.WorkflowExecutionInfo, swept *workflows.SweepResult) error {
+func (b builtin) settle(ctx context.Context, e *workflowpb.WorkflowExecutionInfo, swept *protocol.SweepResult) error {
 	id, runID := e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId()
 	start, started := b.startRecovery, &swept.Recovering
-	if e.GetType().GetName() == workflows.PlanTaskType {
+	if e.GetType().GetName() == protocol.PlanTaskType {
 		start, started = b.startClearing, &swept.Clearing
 	}
 	run, err := start(ctx, id, runID)
@@ -90,7 +90,7 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 	}
 	// A run that another version wrote is left to a worker of that version. A run that cannot be read gets one recovery,
 	// which fails and reports it; that recovery gets none.
-	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == workflows.RecoverType {
+	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == protocol.RecoverType {
 		return dead, err
 	}
 	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)

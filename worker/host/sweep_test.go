@@ -18,7 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // endless is an action that goes on until its workflow is gone.
@@ -79,7 +79,7 @@ func TestSweepsAtOnceAndAgainRecoverEachTaskOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range sweeps {
 			wg.Go(func() {
-				did := call[workflows.SweepResult](s, workflows.SweepType)
+				did := call[protocol.SweepResult](s, protocol.SweepType)
 				mu.Lock()
 				defer mu.Unlock()
 				swept = append(swept, did.Recovering...)
@@ -94,7 +94,7 @@ func TestSweepsAtOnceAndAgainRecoverEachTaskOnce(t *testing.T) {
 	for _, id := range recoveries {
 		require.Equal(t, compensations.Unwound, s.report(id).Status)
 	}
-	require.Equal(t, workflows.SweepResult{}, call[workflows.SweepResult](s, workflows.SweepType), "what is recovered is dead, and left alone")
+	require.Equal(t, protocol.SweepResult{}, call[protocol.SweepResult](s, protocol.SweepType), "what is recovered is dead, and left alone")
 }
 
 func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
@@ -109,13 +109,13 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	first := worker.New(c, t.Name()+"-first", worker.Options{})
 	first.RegisterWorkflowWithOptions(func(ctx workflow.Context, document json.RawMessage) error {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, t.Name())
-		return workflow.NewContinueAsNewError(ctx, workflows.AgentTaskType, document, workflows.Carry{Version: workflows.CarryVersion})
-	}, workflow.RegisterOptions{Name: workflows.AgentTaskType})
+		return workflow.NewContinueAsNewError(ctx, protocol.AgentTaskType, document, protocol.Carry{Version: protocol.CarryVersion})
+	}, workflow.RegisterOptions{Name: protocol.AgentTaskType})
 	require.NoError(t, first.Start())
 	t.Cleanup(first.Stop)
 	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		TaskQueue: t.Name() + "-first", TypedSearchAttributes: workflows.OpenAttributes("bot"),
-	}, workflows.AgentTaskType, json.RawMessage(endlessTask))
+		TaskQueue: t.Name() + "-first", TypedSearchAttributes: protocol.OpenAttributes("bot"),
+	}, protocol.AgentTaskType, json.RawMessage(endlessTask))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		now, err := c.DescribeWorkflowExecution(t.Context(), task.GetID(), "")
@@ -125,12 +125,12 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 
 	only := "recover-" + task.GetID() + "-" + task.GetRunID()
 	require.Eventually(t, func() bool { // visibility follows
-		return slices.Equal([]string{only}, call[workflows.SweepResult](s, workflows.SweepType).Recovering)
+		return slices.Equal([]string{only}, call[protocol.SweepResult](s, protocol.SweepType).Recovering)
 	}, waitFor, tick)
 	require.ErrorContains(t, s.Client.GetWorkflow(t.Context(), only, "").Get(t.Context(), nil), "what it was handed by the run before it")
-	var swept workflows.SweepResult
+	var swept protocol.SweepResult
 	require.Eventually(t, func() bool {
-		swept = call[workflows.SweepResult](s, workflows.SweepType)
+		swept = call[protocol.SweepResult](s, protocol.SweepType)
 		return len(swept.Problems) > 0
 	}, waitFor, tick)
 	require.Empty(t, swept.Recovering)

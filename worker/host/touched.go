@@ -8,13 +8,13 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/canonical"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // nameTouched names what a step touches, and returns the size of the names. What cannot be named now is in the order that the task
 // file gives it.
-func (b builtin) nameTouched(ctx context.Context, names canonical.Names, s workflows.PreflightStep) (t activities.Touched, size int) {
+func (b builtin) nameTouched(ctx context.Context, names canonical.Names, s protocol.PreflightStep) (t activities.Touched, size int) {
 	ctx, cancel := context.WithTimeout(ctx, stepLook)
 	defer cancel()
 	t.Step = s.Step.ID
@@ -61,7 +61,7 @@ func (b builtin) nameAdded(ctx context.Context, compiled *task.Compiled) {
 			if err != nil {
 				continue
 			}
-			touched, size := b.nameTouched(ctx, names, workflows.PreflightStep{Uses: s.Uses, Step: outlook})
+			touched, size := b.nameTouched(ctx, names, protocol.PreflightStep{Uses: s.Uses, Step: outlook})
 			if bytes += size; size > 0 && bytes <= maxTouched {
 				compiled.Touched = append(compiled.Touched, touched)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/worker/host"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
@@ -138,9 +138,9 @@ func TestStepsThatComeLaterAreOrderedWhateverTheyCallIt(t *testing.T) {
 		require.Equal(t, []string{"one"}, entries["two"].Needs)
 		require.Contains(t, entries["three"].Needs, "two")
 		for _, scheduled := range s.scheduled(live.ID()) {
-			require.NotEqual(t, workflows.PreflightActivity, scheduled.GetActivityType().GetName(), "the compiler's own host names what it runs")
+			require.NotEqual(t, protocol.PreflightActivity, scheduled.GetActivityType().GetName(), "the compiler's own host names what it runs")
 		}
-		_, err = live.Abort(t.Context(), "end", workflows.AbortRequest{})
+		_, err = live.Abort(t.Context(), "end", protocol.AbortRequest{})
 		require.NoError(t, err)
 		require.NoFileExists(t, in("folder/s"))
 	})
@@ -167,7 +167,7 @@ func TestStepsThatComeLaterAreOrderedWhateverTheyCallIt(t *testing.T) {
 		require.Equal(t, []string{"source"}, entries["last"].Needs)
 		looks := 0
 		for _, scheduled := range s.scheduled(run.GetID()) {
-			if scheduled.GetActivityType().GetName() == workflows.PreflightActivity {
+			if scheduled.GetActivityType().GetName() == protocol.PreflightActivity {
 				looks++
 			}
 		}

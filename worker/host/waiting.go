@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -23,11 +23,11 @@ var waitingGauges = []struct {
 	desc  *prometheus.Desc
 	where string
 }{
-	{prometheus.NewDesc("unwind_tasks_at_gates", "Tasks that wait at a gate, in the whole namespace.", nil, nil), workflows.AttributeGate.GetName()},
-	{prometheus.NewDesc("unwind_tasks_parked", "Tasks with an undo or a step that is parked, in the whole namespace.", nil, nil), workflows.AttributeParked.GetName()},
+	{prometheus.NewDesc("unwind_tasks_at_gates", "Tasks that wait at a gate, in the whole namespace.", nil, nil), protocol.AttributeGate.GetName()},
+	{prometheus.NewDesc("unwind_tasks_parked", "Tasks with an undo or a step that is parked, in the whole namespace.", nil, nil), protocol.AttributeParked.GetName()},
 	{
 		prometheus.NewDesc("unwind_tasks_failing", "Tasks in which something fails and is tried on, such as a commit that is owed, in the whole namespace.", nil, nil),
-		workflows.AttributeFailing.GetName(),
+		protocol.AttributeFailing.GetName(),
 	},
 }
 

@@ -9,14 +9,14 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestACarryTellsWhichStepsAreDone(t *testing.T) {
-	carry := workflows.Carry{Version: workflows.CarryVersion}
-	carry.Steps = map[string]workflows.StepCarry{"kept": {State: workflows.Done}, "gated": {}}
-	carry.Past = []workflows.StepView{
-		{ID: "noted", State: workflows.Done}, {ID: "failed", State: workflows.StepFailed}, {ID: "left", State: workflows.RolledBack},
+	carry := protocol.Carry{Version: protocol.CarryVersion}
+	carry.Steps = map[string]protocol.StepCarry{"kept": {State: protocol.Done}, "gated": {}}
+	carry.Past = []protocol.StepView{
+		{ID: "noted", State: protocol.Done}, {ID: "failed", State: protocol.StepFailed}, {ID: "left", State: protocol.RolledBack},
 	}
 	// held was planned before the pivot and still waits: what a pivot has committed is no longer on the ledger.
 	carry.Pivot = 2
@@ -30,7 +30,7 @@ func TestACarryTellsWhichStepsAreDone(t *testing.T) {
 	require.NoError(t, err)
 	k, err := ledgerReader{dc: dc}.readStart(t.Context(), []*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
 		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
-			WorkflowType: &commonpb.WorkflowType{Name: workflows.AgentTaskType}, Input: input, ContinuedExecutionRunId: "before",
+			WorkflowType: &commonpb.WorkflowType{Name: protocol.AgentTaskType}, Input: input, ContinuedExecutionRunId: "before",
 		},
 	}}}, "id", 0)
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // LastOf describes the last run of the chain that a run belongs to, or the run itself if its workflow id was used again since.
@@ -29,7 +29,7 @@ func (s Server) Busy(ctx context.Context) (map[string]bool, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: s.Namespace,
 		Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND %s = 'open'",
-			workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.AttributeStatus.GetName()),
+			protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.AttributeStatus.GetName()),
 	}
 	for {
 		page, err := s.Client.ListWorkflow(ctx, request)
@@ -66,7 +66,7 @@ func (s Server) Needed(ctx context.Context, run Run) (bool, error) {
 // is not dead or has no recovery, it is run itself.
 func (s Server) LastRecovery(ctx context.Context, run Run) (Run, error) {
 	for run.Dead() {
-		next, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "")
+		next, err := s.Describe(ctx, protocol.RecoverID(run.Chain), "")
 		if WhyOf(err) == Unknown {
 			return run, nil
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -19,7 +19,7 @@ func (s *stage) isNeeded(id string) bool {
 
 func TestALedgerIsNeededUntilItsLastRecoveryIsOver(t *testing.T) {
 	s := newStage(t)
-	id := s.startTask(workflows.AgentTaskType).GetID()
+	id := s.startTask(protocol.AgentTaskType).GetID()
 	require.True(t, s.isNeeded(id), "it runs")
 	s.terminate(id)
 	require.True(t, s.isNeeded(id), "it is dead")
@@ -41,7 +41,7 @@ func TestALedgerIsNeededUntilItsLastRecoveryIsOver(t *testing.T) {
 
 func TestARecoveryThatFailedOrWasCanceledHasRecoveredNothing(t *testing.T) {
 	s := newStage(t)
-	id := s.startTask(workflows.AgentTaskType).GetID()
+	id := s.startTask(protocol.AgentTaskType).GetID()
 	s.terminate(id)
 	for _, how := range []string{"fail", "cancel", "fail"} {
 		dead, err := s.Find(t.Context(), id)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Nobody is asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with the
@@ -54,8 +54,8 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(), event.GetWorkflowExecutionSignaledEventAttributes()
 		update := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput()
 		switch {
-		case scheduled.GetActivityType().GetName() == workflows.AlertActivity:
-			var alerts []workflows.Alert
+		case scheduled.GetActivityType().GetName() == protocol.AlertActivity:
+			var alerts []protocol.Alert
 			if err := l.dc.FromPayloads(scheduled.Input, &alerts); err != nil {
 				return fmt.Errorf("event %d, an alert: %w", event.EventId, err)
 			}
@@ -64,7 +64,7 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 			}
 		case signal.GetSignalName() == compensations.SignalResolve:
 			p.addResolution(l.dc, signal.Input)
-		case update.GetName() == workflows.UpdateResolve:
+		case update.GetName() == protocol.UpdateResolve:
 			p.addResolution(l.dc, update.GetArgs())
 		}
 	}
@@ -103,7 +103,7 @@ func (p *parks) addAttempt(a activities.Attempt) {
 }
 
 // addAlert opens the park that an alert announced.
-func (p *parks) addAlert(alert workflows.Alert) {
+func (p *parks) addAlert(alert protocol.Alert) {
 	if !isForPerson(alert.State) {
 		return // it is about a gate, say
 	}
@@ -138,7 +138,7 @@ func (p *parks) addResolution(dc converter.DataConverter, input *commonpb.Payloa
 }
 
 // applyEarly applies a resolution that came before the alert about its park.
-func (p *parks) applyEarly(alert workflows.Alert) {
+func (p *parks) applyEarly(alert protocol.Alert) {
 	for _, r := range p.early {
 		if r.Step == alert.Step && r.Digest == alert.Digest {
 			p.apply(r)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // parkHistory is the part of a run's history that is about the parks of one entry.
@@ -48,8 +48,8 @@ func (h *parkHistory) addPark(s compensations.UndoState, reason string, times in
 	d := l.Digest(h.entry)
 	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
 		ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{
-			ActivityType: &commonpb.ActivityType{Name: workflows.AlertActivity},
-			Input:        h.payloads([]workflows.Alert{{Step: h.entry.Step, State: s, Reason: reason, Digest: d}}),
+			ActivityType: &commonpb.ActivityType{Name: protocol.AlertActivity},
+			Input:        h.payloads([]protocol.Alert{{Step: h.entry.Step, State: s, Reason: reason, Digest: d}}),
 		}}})
 	return d
 }
@@ -67,7 +67,7 @@ func (h *parkHistory) updates(d activities.Digest, do compensations.Do) {
 	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionUpdateAcceptedEventAttributes{
 		WorkflowExecutionUpdateAcceptedEventAttributes: &historypb.WorkflowExecutionUpdateAcceptedEventAttributes{
 			AcceptedRequest: &updatepb.Request{Input: &updatepb.Input{
-				Name: workflows.UpdateResolve,
+				Name: protocol.UpdateResolve,
 				Args: h.payloads(compensations.Resolution{Step: h.entry.Step, Digest: d, Do: do, Who: "eve"}),
 			}},
 		}}})
@@ -75,7 +75,7 @@ func (h *parkHistory) updates(d activities.Digest, do compensations.Do) {
 
 // recoverProgress returns what a recovery of the run knows about the entry.
 func (h *parkHistory) recoverProgress() compensations.Progress {
-	k := reading{Ledger: workflows.Ledger{
+	k := reading{Ledger: protocol.Ledger{
 		Entries: []activities.Entry{h.entry}, Progress: map[string]compensations.Progress{h.entry.Token: h.progress},
 	}}
 	require.NoError(h, ledgerReader{dc: converter.GetDefaultDataConverter()}.applyDecisions(&k, h.events, h.trace))
@@ -128,7 +128,7 @@ func TestWhatAForceOverwroteIsKnownAfterARecovery(t *testing.T) {
 		require.Equal(t, drifted.Drift, known.ForcedDrift, what)
 	}
 	h.trace.Settled = map[string]activities.Undone{h.entry.Token: {Outcome: activities.Restored}}
-	k := reading{Ledger: workflows.Ledger{Entries: []activities.Entry{h.entry}}, done: map[string]bool{}, known: map[string]bool{}}
+	k := reading{Ledger: protocol.Ledger{Entries: []activities.Entry{h.entry}}, done: map[string]bool{}, known: map[string]bool{}}
 	require.NoError(t, ledgerReader{dc: converter.GetDefaultDataConverter()}.applyDecisions(&k, h.events, h.trace))
 	k.applyTrace(h.trace, 0)
 	require.Empty(t, k.Entries)

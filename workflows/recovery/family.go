@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Family is what was done about a task since it ended: its recoveries, rollbacks and redos, and theirs, in the order in which
@@ -36,7 +36,7 @@ func (s Server) Family(ctx context.Context, run Run) (Family, error) {
 	of := append(Family{run}, family...)
 	for i := 0; i < len(of); i++ {
 		for _, id := range []string{
-			workflows.RecoverID(of[i].Chain), workflows.RollbackID(workflows.RollbackRequest{Chain: of[i].Chain}), workflows.RedoID(of[i].Chain),
+			protocol.RecoverID(of[i].Chain), protocol.RollbackID(protocol.RollbackRequest{Chain: of[i].Chain}), protocol.RedoID(of[i].Chain),
 		} {
 			if slices.ContainsFunc(of, func(r Run) bool { return r.WorkflowID == id }) {
 				continue
@@ -65,7 +65,7 @@ func (s Server) Families(ctx context.Context, tasks []string) (map[string]Family
 		request := &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: s.Namespace,
 			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus != 'ContinuedAsNew' AND %s IN (%s)",
-				workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.AttributeTask.GetName(), strings.Join(literals, ", ")),
+				protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.AttributeTask.GetName(), strings.Join(literals, ", ")),
 		}
 		for {
 			page, err := s.Client.ListWorkflow(ctx, request)
@@ -74,7 +74,7 @@ func (s Server) Families(ctx context.Context, tasks []string) (map[string]Family
 			}
 			for _, e := range page.GetExecutions() {
 				run := Run{
-					Chain: workflows.Chain{WorkflowID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId()},
+					Chain: protocol.Chain{WorkflowID: e.GetExecution().GetWorkflowId(), RunID: e.GetExecution().GetRunId()},
 					Type:  e.GetType().GetName(), Status: e.GetStatus(),
 				}
 				if err := s.readInfo(&run, e); err != nil {
@@ -118,7 +118,7 @@ func (f Family) since(run Run) Family {
 // Of says in words how a workflow stands now that its family has acted, "rolled back", and what made it so; both are empty where
 // nothing was done about it.
 func (f Family) Of(id string) (now string, by Run) {
-	of := slices.DeleteFunc(f.since(Run{Chain: workflows.Chain{WorkflowID: id}}), Run.Refused)
+	of := slices.DeleteFunc(f.since(Run{Chain: protocol.Chain{WorkflowID: id}}), Run.Refused)
 	if len(of) == 0 {
 		return "", Run{}
 	}
@@ -127,8 +127,8 @@ func (f Family) Of(id string) (now string, by Run) {
 		if !r.Alive() && !HasEnded(r.Status) {
 			return "acted on by a workflow with the " + DescribeUnknown(r.Status), r
 		}
-		if r.Alive() || r.Dead() && len(of.childrenOf(r, workflows.RecoverType)) == 0 {
-			verb := map[string]string{workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone"}[r.Type]
+		if r.Alive() || r.Dead() && len(of.childrenOf(r, protocol.RecoverType)) == 0 {
+			verb := map[string]string{protocol.RecoverType: "recovered", protocol.RollbackType: "rolled back", protocol.RedoType: "redone"}[r.Type]
 			if r.Alive() {
 				return "being " + verb, r
 			}
@@ -141,11 +141,11 @@ func (f Family) Of(id string) (now string, by Run) {
 		return back.remainsOf("rolled back"), last
 	case back.part:
 		return back.remainsOf("rolled back in part"), last
-	case last.Type == workflows.RecoverType:
+	case last.Type == protocol.RecoverType:
 		return standing{remains: last.Unwind == compensations.Remains}.remainsOf("recovered"), last
-	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == workflows.RedoType && r.Unwind == compensations.Partly }):
+	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == protocol.RedoType && r.Unwind == compensations.Partly }):
 		return "redone in part", last
-	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == workflows.RedoType && r.Done() }):
+	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == protocol.RedoType && r.Done() }):
 		return "redone", last
 	}
 	return "", Run{}
@@ -163,9 +163,9 @@ func (s standing) remainsOf(words string) string {
 }
 
 func (f Family) rolledBack(id string) (now standing) {
-	for _, back := range f.childrenOf(Run{Chain: workflows.Chain{WorkflowID: id}}, workflows.RollbackType) {
+	for _, back := range f.childrenOf(Run{Chain: protocol.Chain{WorkflowID: id}}, protocol.RollbackType) {
 		one := standing{back.Part == "", back.Part != "", f.leftRemains(back)}
-		for _, redo := range f.childrenOf(back, workflows.RedoType) {
+		for _, redo := range f.childrenOf(back, protocol.RedoType) {
 			if redo.Done() {
 				again := f.rolledBack(redo.WorkflowID)
 				one = standing{
@@ -181,7 +181,7 @@ func (f Family) rolledBack(id string) (now standing) {
 // leftRemains reports whether a rollback, or what recovered it, has left something as it was not before.
 func (f Family) leftRemains(back Run) bool {
 	return back.Unwind == compensations.Remains ||
-		slices.ContainsFunc(f.childrenOf(back, workflows.RecoverType), f.leftRemains)
+		slices.ContainsFunc(f.childrenOf(back, protocol.RecoverType), f.leftRemains)
 }
 
 func (f Family) childrenOf(run Run, workflowType string) Family {
@@ -196,15 +196,15 @@ func (f Family) Next(run Run) (verb, id string) {
 		switch {
 		case r.Alive():
 			return "watch", r.WorkflowID
-		case r.Dead() && len(of.childrenOf(r, workflows.RecoverType)) == 0:
+		case r.Dead() && len(of.childrenOf(r, protocol.RecoverType)) == 0:
 			return "recover", r.WorkflowID
 		}
 	}
 	for _, r := range slices.Backward(of) { // the last one that nothing has been done about yet
 		switch {
-		case r.Done() && slices.Contains(GoForward, r.Type) && len(of.childrenOf(r, workflows.RollbackType)) == 0:
+		case r.Done() && slices.Contains(GoForward, r.Type) && len(of.childrenOf(r, protocol.RollbackType)) == 0:
 			return "rollback", r.WorkflowID
-		case r.Type == workflows.RollbackType && !r.Refused() && len(of.childrenOf(r, workflows.RedoType)) == 0: // it has ended, or its recovery has
+		case r.Type == protocol.RollbackType && !r.Refused() && len(of.childrenOf(r, protocol.RedoType)) == 0: // it has ended, or its recovery has
 			return "redo", r.WorkflowID
 		}
 	}

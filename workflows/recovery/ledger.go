@@ -14,13 +14,13 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // Ledger rebuilds the ledger of a run from histories alone: what the previous run handed to it or it took over, and what it
 // scheduled, without what is undone or a pivot has committed. dc is the data converter that the task was run with.
-func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
+func (s Server) Ledger(ctx context.Context, r protocol.LedgerRequest, dc converter.DataConverter) (protocol.Ledger, error) {
 	l := ledgerReader{Server: s, dc: dc}
 	ledger, err := l.readRun(ctx, r.WorkflowID, r.RunID, 0)
 	if err != nil {
@@ -38,7 +38,7 @@ func (s Server) Ledger(ctx context.Context, r workflows.LedgerRequest, dc conver
 // Readable refuses a run that no recovery could unwind because its ledger cannot be read. A ledger that is Unreadable with dc may
 // be readable with another data converter.
 func (s Server) Readable(ctx context.Context, run Run, dc converter.DataConverter) error {
-	_, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: run.WorkflowID, RunID: run.RunID}, dc)
+	_, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: run.WorkflowID, RunID: run.RunID}, dc)
 	if WhyOf(err) != "" {
 		return err
 	}
@@ -59,13 +59,13 @@ type ledgerReader struct {
 type unreadableError struct{ error }
 
 // readRun reads the complete ledger of a run. depth counts the recoveries of recoveries followed so far.
-func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (workflows.Ledger, error) {
+func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (protocol.Ledger, error) {
 	if depth > maxDepth {
-		return workflows.Ledger{}, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
+		return protocol.Ledger{}, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
 	}
 	events, err := l.readEvents(ctx, id, run)
 	if err != nil {
-		return workflows.Ledger{}, err
+		return protocol.Ledger{}, err
 	}
 	if next := events[len(events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes(); next != nil {
 		return l.readRun(ctx, id, next.NewExecutionRunId, depth) // the last run of a chain holds all
@@ -78,37 +78,37 @@ func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (w
 }
 
 // readEnd reads the ledger of a chain from the history of its last run.
-func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (workflows.Ledger, error) {
+func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (protocol.Ledger, error) {
 	r, err := l.readStart(ctx, events, id, depth)
 	if err != nil {
-		return workflows.Ledger{}, err
+		return protocol.Ledger{}, err
 	}
 	if r.wrongVersion != "" {
-		return workflows.Ledger{}, refusef(OtherVersion, id, "run %s of %s was %s", run, id, r.wrongVersion)
+		return protocol.Ledger{}, refusef(OtherVersion, id, "run %s of %s was %s", run, id, r.wrongVersion)
 	}
 	r.known = map[string]bool{}
 	compensations.AddDone(r.known, r.Entries, r.Done)
 	committed := r.Committed
 	if original := events[0].GetWorkflowExecutionStartedEventAttributes().OriginalExecutionRunId; original != "" && original != run { // it was reset from another
-		first, _, err := l.readOther(ctx, events, id, "", workflows.LedgerRequest{WorkflowID: id, RunID: original}, depth)
+		first, _, err := l.readOther(ctx, events, id, "", protocol.LedgerRequest{WorkflowID: id, RunID: original}, depth)
 		switch {
 		case WhyOf(err) == Gone: // only what both runs have in common is undone
 			r.Unknown = true
 		case err != nil:
-			return workflows.Ledger{}, err
+			return protocol.Ledger{}, err
 		}
 		r.merge(first)
 	}
 	trace, err := activities.TraceOf(events, l.dc)
 	if err != nil {
-		return workflows.Ledger{}, unreadableError{err}
+		return protocol.Ledger{}, unreadableError{err}
 	}
 	if mode := l.findUnwindMode(events); mode != task.UnwindLIFO {
 		r.Unwind = mode
 	}
-	r.merge(workflows.Ledger{Entries: trace.Entries})
+	r.merge(protocol.Ledger{Entries: trace.Entries})
 	if err := l.applyDecisions(&r, events, trace); err != nil {
-		return workflows.Ledger{}, unreadableError{err}
+		return protocol.Ledger{}, unreadableError{err}
 	}
 	r.applyTrace(trace, committed)
 	r.Completed = r.Completed || events[len(events)-1].GetWorkflowExecutionCompletedEventAttributes() != nil
@@ -116,8 +116,8 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 }
 
 // selectPart returns the part of a ledger that r asks for. An entry that was undone since may still mark where a part begins.
-func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry, r workflows.LedgerRequest) ([]activities.Entry, error) {
-	part, err := workflows.Part(entries, r.To, r.Step)
+func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry, r protocol.LedgerRequest) ([]activities.Entry, error) {
+	part, err := protocol.Part(entries, r.To, r.Step)
 	if err != nil {
 		return nil, refusef(NoSuchPart, r.WorkflowID, "run %s of %s: %v", r.RunID, r.WorkflowID, err)
 	}
@@ -127,12 +127,12 @@ func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry
 // readOther reads the ledger of a run that the workflow own unwinds or was reset from. If own has read that ledger itself, it is
 // taken from own's history (isRead), because the other history may be gone. Otherwise own must have a right to it.
 func (l ledgerReader) readOther(
-	ctx context.Context, events []*historypb.HistoryEvent, own, workflowType string, of workflows.LedgerRequest, depth int,
-) (ledger workflows.Ledger, isRead bool, err error) {
+	ctx context.Context, events []*historypb.HistoryEvent, own, workflowType string, of protocol.LedgerRequest, depth int,
+) (ledger protocol.Ledger, isRead bool, err error) {
 	isAsked := map[int64]bool{}
 	for _, e := range events {
-		if s := e.GetActivityTaskScheduledEventAttributes(); s.GetActivityType().GetName() == workflows.LedgerActivity {
-			var r workflows.LedgerRequest
+		if s := e.GetActivityTaskScheduledEventAttributes(); s.GetActivityType().GetName() == protocol.LedgerActivity {
+			var r protocol.LedgerRequest
 			if err := l.dc.FromPayloads(s.Input, &r); err != nil {
 				return ledger, false, unreadableError{fmt.Errorf("event %d, a request for a ledger: %w", e.EventId, err)}
 			}
@@ -161,7 +161,7 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	arguments := started.Input.GetPayloads()
 	if started.ContinuedExecutionRunId != "" && len(arguments) == 2 && !isNull(l.dc, arguments[1]) { // otherwise a client made it up, and the run refused it
-		var carry workflows.Carry
+		var carry protocol.Carry
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
 			return k, unreadableError{fmt.Errorf("what it was handed by the run before it: %w", err)}
 		}
@@ -174,36 +174,36 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 		k.Redoable, k.Unknown, k.Committed, k.Pivot = carry.Redoable, carry.Unknown, carry.Committed, carry.Pivot
 		isOpen := map[string]bool{} // steps that ended in an earlier run without being done
 		for _, v := range carry.Past {
-			isOpen[v.ID] = v.State != workflows.Done
+			isOpen[v.ID] = v.State != protocol.Done
 		}
 		for _, e := range k.Entries {
 			s, carried := carry.Steps[e.Step]
-			k.done[e.Token] = e.Seq > carry.Pivot && (s.State == workflows.Done || !carried && !isOpen[e.Step])
+			k.done[e.Token] = e.Seq > carry.Pivot && (s.State == protocol.Done || !carried && !isOpen[e.Step])
 		}
 		return k, nil
 	}
 	switch started.WorkflowType.GetName() {
-	case workflows.RecoverType:
-		var r workflows.RecoverRequest
+	case protocol.RecoverType:
+		var r protocol.RecoverRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
 		}
-		k.Ledger, _, err = l.readOther(ctx, events, own, workflows.RecoverType, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, depth)
+		k.Ledger, _, err = l.readOther(ctx, events, own, protocol.RecoverType, protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, depth)
 		return k, err
-	case workflows.RollbackType:
-		var r workflows.RollbackRequest
+	case protocol.RollbackType:
+		var r protocol.RollbackRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
 		}
-		ledger, isPart, err := l.readOther(ctx, events, own, workflows.RollbackType, r.Ledger(), depth)
+		ledger, isPart, err := l.readOther(ctx, events, own, protocol.RollbackType, r.Ledger(), depth)
 		k.Unwind, k.Entries, k.Done, k.Results = ledger.Unwind, ledger.Entries, ledger.Done, ledger.Results
 		if err == nil && !isPart { // a ledger that it has read itself is already the part
 			k.Entries, err = l.selectPart(ctx, ledger.Entries, r.Ledger())
 		}
 		k.Redoable = true // the task's own undos are not included
 		return k, err
-	case workflows.LateSweepType:
-		var r workflows.LateSweepRequest
+	case protocol.LateSweepType:
+		var r protocol.LateSweepRequest
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -48,21 +48,21 @@ func waiting(ctx workflow.Context) error {
 		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil)
 	}
 	if version, err := strconv.Atoi(word); err == nil { // with a carry of this version
-		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil, workflows.Carry{Version: version})
+		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil, protocol.Carry{Version: version})
 	}
 	if word == "fail" || word == "cancel" { // a recovery that never learned what is left
-		_ = workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(string(compensations.Remains)))
+		_ = workflow.UpsertTypedSearchAttributes(ctx, protocol.AttributeStatus.ValueSet(string(compensations.Remains)))
 		if word == "cancel" {
 			return temporal.NewCanceledError()
 		}
-		return temporal.NewApplicationError("the history is gone", workflows.TaskFailed)
+		return temporal.NewApplicationError("the history is gone", protocol.TaskFailed)
 	}
 	status := compensations.Status(word)
-	if err := workflow.UpsertTypedSearchAttributes(ctx, workflows.AttributeStatus.ValueSet(word)); err != nil {
+	if err := workflow.UpsertTypedSearchAttributes(ctx, protocol.AttributeStatus.ValueSet(word)); err != nil {
 		return err
 	}
-	if status == compensations.Unwound && workflow.GetInfo(ctx).WorkflowType.Name == workflows.AgentTaskType {
-		return temporal.NewApplicationError("unwound", workflows.TaskFailed)
+	if status == compensations.Unwound && workflow.GetInfo(ctx).WorkflowType.Name == protocol.AgentTaskType {
+		return temporal.NewApplicationError("unwound", protocol.TaskFailed)
 	}
 	return nil
 }
@@ -82,8 +82,8 @@ func newStage(t *testing.T) *stage {
 	t.Parallel()
 	c := servertest.Client(t)
 	w := worker.New(c, t.Name(), worker.Options{})
-	w.RegisterWorkflowWithOptions(toyTask, workflow.RegisterOptions{Name: workflows.AgentTaskType})
-	for _, name := range []string{workflows.RecoverType, workflows.RollbackType, workflows.RedoType, "SomebodyElses"} {
+	w.RegisterWorkflowWithOptions(toyTask, workflow.RegisterOptions{Name: protocol.AgentTaskType})
+	for _, name := range []string{protocol.RecoverType, protocol.RollbackType, protocol.RedoType, "SomebodyElses"} {
 		w.RegisterWorkflowWithOptions(toyRepair, workflow.RegisterOptions{Name: name})
 	}
 	w.RegisterActivityWithOptions(done, activity.RegisterOptions{Name: "toy.do"})
@@ -98,7 +98,7 @@ func newStage(t *testing.T) *stage {
 // startTask starts a task that has done these steps.
 func (s *stage) startTask(workflowType string, entries ...activities.Entry) client.WorkflowRun {
 	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{
-		TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
+		TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes("bot"),
 	}, workflowType, entries)
 	require.NoError(s, err)
 	return run

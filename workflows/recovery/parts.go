@@ -10,18 +10,18 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // A task can be rolled back in parts, and each part redone. Rollbacks that overlap are a stack: a later one leaves out what an
 // earlier one has undone, the last one is redone first, and a redone part is rolled back before more of the task is.
 
 // listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is a few seconds behind at most.
-func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]string, error) {
+func (s Server) listPartRollbacks(ctx context.Context, task protocol.Chain) ([]string, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: s.Namespace,
 		Query: fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH '%s-'",
-			workflows.RollbackType, workflows.RollbackID(workflows.RollbackRequest{Chain: task})),
+			protocol.RollbackType, protocol.RollbackID(protocol.RollbackRequest{Chain: task})),
 	}
 	var ids []string
 	for {
@@ -41,7 +41,7 @@ func (s Server) listPartRollbacks(ctx context.Context, task workflows.Chain) ([]
 }
 
 // readRequest reads the argument of a rollback.
-func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r workflows.RollbackRequest, err error) {
+func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r protocol.RollbackRequest, err error) {
 	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
 	if err != nil {
@@ -54,8 +54,8 @@ func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.Data
 }
 
 // findOverlapping finds the other rollbacks of a task that have or had a step in common with one.
-func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.RollbackRequest, entries []activities.Entry) ([]Run, error) {
-	part, err := workflows.Part(entries, one.To, one.Step)
+func (l ledgerReader) findOverlapping(ctx context.Context, one protocol.RollbackRequest, entries []activities.Entry) ([]Run, error) {
+	part, err := protocol.Part(entries, one.To, one.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.Rollbac
 		mine[e.Token] = true
 	}
 	var found []Run
-	for _, id := range append(ids, workflows.RollbackID(workflows.RollbackRequest{Chain: one.Chain})) {
-		if id == workflows.RollbackID(one) {
+	for _, id := range append(ids, protocol.RollbackID(protocol.RollbackRequest{Chain: one.Chain})) {
+		if id == protocol.RollbackID(one) {
 			continue
 		}
 		run, err := l.Describe(ctx, id, "")
@@ -83,7 +83,7 @@ func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.Rollbac
 		if err != nil {
 			return nil, err
 		}
-		other, err := workflows.Part(entries, r.To, r.Step)
+		other, err := protocol.Part(entries, r.To, r.Step)
 		if err != nil {
 			return nil, err
 		}
@@ -96,12 +96,12 @@ func (l ledgerReader) findOverlapping(ctx context.Context, one workflows.Rollbac
 
 // findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses if such a part was redone since, or if
 // nothing is left.
-func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackRequest, entries []activities.Entry) ([]workflows.Chain, error) {
+func (l ledgerReader) findEarlier(ctx context.Context, r protocol.RollbackRequest, entries []activities.Entry) ([]protocol.Chain, error) {
 	before, err := l.findOverlapping(ctx, r, entries)
 	if err != nil {
 		return nil, err
 	}
-	var chains []workflows.Chain
+	var chains []protocol.Chain
 	for _, rollback := range before {
 		if err := l.checkOver(ctx, rollback); err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackReque
 		if err != nil {
 			return nil, err
 		}
-		if by.Type == workflows.RedoType {
+		if by.Type == protocol.RedoType {
 			return nil, refusef(Order, by.WorkflowID, "a part of %s was rolled back by %s and done again by %s: roll %s back first",
 				r.WorkflowID, rollback.WorkflowID, by.WorkflowID, by.WorkflowID)
 		}
@@ -129,8 +129,8 @@ func (l ledgerReader) findEarlier(ctx context.Context, r workflows.RollbackReque
 }
 
 // checkOrder refuses to redo a rollback before later ones that overlap it.
-func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.RollbackRequest) error {
-	ledger, err := l.Ledger(ctx, workflows.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, l.dc)
+func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r protocol.RollbackRequest) error {
+	ledger, err := l.Ledger(ctx, protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, l.dc)
 	if err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.
 		if err != nil {
 			return err
 		}
-		if by.Type != workflows.RedoType {
+		if by.Type != protocol.RedoType {
 			return refusef(Order, by.WorkflowID, "more of %s was rolled back by %s after %s: redo %s first",
 				r.WorkflowID, by.WorkflowID, rollback.WorkflowID, by.WorkflowID)
 		}
@@ -158,7 +158,7 @@ func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r workflows.
 // rollback.
 func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 	for {
-		redo, err := s.Describe(ctx, workflows.RedoID(rollback.Chain), "")
+		redo, err := s.Describe(ctx, protocol.RedoID(rollback.Chain), "")
 		if WhyOf(err) == Unknown {
 			return rollback, nil
 		}
@@ -171,7 +171,7 @@ func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 		if !redo.Done() {
 			return rollback, nil // it failed and unwound
 		}
-		back, err := s.Describe(ctx, workflows.RollbackID(workflows.RollbackRequest{Chain: redo.Chain}), "")
+		back, err := s.Describe(ctx, protocol.RollbackID(protocol.RollbackRequest{Chain: redo.Chain}), "")
 		if WhyOf(err) == Unknown {
 			return redo, nil
 		}
@@ -186,7 +186,7 @@ func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 }
 
 // dropUndone returns entries without those that rollbacks have undone.
-func (l ledgerReader) dropUndone(ctx context.Context, entries []activities.Entry, rollbacks []workflows.Chain) ([]activities.Entry, error) {
+func (l ledgerReader) dropUndone(ctx context.Context, entries []activities.Entry, rollbacks []protocol.Chain) ([]activities.Entry, error) {
 	for _, rollback := range rollbacks {
 		undone, err := l.findUndone(ctx, rollback)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // FindPlan finds a PlanTask that ended before it had released what its plans left in journals. With an empty run id it is the last
@@ -26,7 +26,7 @@ func (s Server) FindPlan(ctx context.Context, id, runID string) (Run, error) {
 // checkDeadPlan refuses a run that is no plan, or has cleared it or will.
 func (r Run) checkDeadPlan() error {
 	switch _, incomplete := endings[r.Status]; {
-	case r.Type != workflows.PlanTaskType:
+	case r.Type != protocol.PlanTaskType:
 		return refusef(Foreign, r.WorkflowID, "%q is a workflow of type %s, and no plan", r.WorkflowID, r.Type)
 	case r.Alive():
 		return refusef(Alive, r.WorkflowID, "%s is still planning: it clears its plan itself, also when it is canceled", r.WorkflowID)
@@ -39,13 +39,13 @@ func (r Run) checkDeadPlan() error {
 // ClearPlan starts what releases the rest of a plan that FindPlan has found, unless that runs or is done. One that failed is followed
 // by another.
 func (s Server) ClearPlan(ctx context.Context, plan Run) (Run, error) {
-	id := workflows.ClearPlanID(plan.Chain)
+	id := protocol.ClearPlanID(plan.Chain)
 	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: plan.Queue,
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-	}, workflows.ClearPlanType, plan.Chain)
+	}, protocol.ClearPlanType, plan.Chain)
 	if _, taken := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); taken {
 		return Run{}, refusef(Taken, id, "%s is being cleared, or was, by %s", plan.WorkflowID, id)
 	}

@@ -7,12 +7,12 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // reading is a ledger that is being read.
 type reading struct {
-	workflows.Ledger
+	protocol.Ledger
 
 	done         map[string]bool // the steps that are done, by token
 	known        map[string]bool // the steps whose forwards have succeeded in a history, by token
@@ -20,7 +20,7 @@ type reading struct {
 }
 
 // merge adds the ledger of another run of the same task.
-func (r *reading) merge(l workflows.Ledger) {
+func (r *reading) merge(l protocol.Ledger) {
 	compensations.AddDone(r.known, l.Entries, l.Done)
 	r.addResults(l.Results)
 	isKnown := map[string]bool{}

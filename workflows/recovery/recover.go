@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Find finds the run to recover for a workflow id: its last run or, if the recovery of that has died, the last run of the recovery.
@@ -40,7 +40,7 @@ func (s Server) findUnrecovered(ctx context.Context, run Run) (Run, error) {
 		if err := run.checkDead(); err != nil {
 			return run, err
 		}
-		next, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "")
+		next, err := s.Describe(ctx, protocol.RecoverID(run.Chain), "")
 		switch {
 		case WhyOf(err) == Unknown:
 			return run, nil
@@ -75,8 +75,8 @@ func (r Run) checkDead() error {
 
 // Recover starts the recovery of a run that Find has found.
 func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) {
-	return s.startOnce(ctx, dead, workflows.RecoverID(dead.Chain), workflows.RecoverType, "recover "+dead.WorkflowID, "",
-		workflows.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
+	return s.startOnce(ctx, dead, protocol.RecoverID(dead.Chain), protocol.RecoverType, "recover "+dead.WorkflowID, "",
+		protocol.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
 // TakeOver terminates the running chain of a workflow id and finds the run to recover. It does not terminate what could not be
@@ -96,7 +96,7 @@ func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataC
 		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
 			Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
 			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain is the last by now
-			Reason:              "taken over by " + who + ": " + workflows.RecoverID(run.Chain) + " unwinds it",
+			Reason:              "taken over by " + who + ": " + protocol.RecoverID(run.Chain) + " unwinds it",
 			Identity:            who,
 		})
 		if err != nil {
@@ -108,7 +108,7 @@ func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataC
 
 // checkTakeOver refuses a live run that could not be recovered if it were dead.
 func (s Server) checkTakeOver(ctx context.Context, run Run, dc converter.DataConverter) error {
-	by, err := s.Describe(ctx, workflows.RecoverID(run.Chain), "") // it exists if the run was reset
+	by, err := s.Describe(ctx, protocol.RecoverID(run.Chain), "") // it exists if the run was reset
 	switch {
 	case err == nil && !by.Dead():
 		return refuseTaken(run, by)

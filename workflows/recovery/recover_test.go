@@ -12,13 +12,13 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 func TestADeadTaskIsRecoveredOnce(t *testing.T) {
 	s := newStage(t)
-	task := s.startTask(workflows.AgentTaskType)
+	task := s.startTask(protocol.AgentTaskType)
 	s.terminate(task.GetID())
 
 	const askers = 8
@@ -46,13 +46,13 @@ func TestADeadTaskIsRecoveredOnce(t *testing.T) {
 	}
 	require.Equal(t, "recover-"+task.GetID()+"-"+task.GetRunID(), one.WorkflowID)
 	require.Equal(t, recovery.Run{
-		Chain: workflows.Chain{WorkflowID: "recover-" + task.GetID() + "-" + task.GetRunID(), RunID: one.RunID, FirstRunID: one.RunID},
-		Type:  workflows.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(), Task: task.GetID(), Of: task.GetID(), Started: one.Started,
+		Chain: protocol.Chain{WorkflowID: "recover-" + task.GetID() + "-" + task.GetRunID(), RunID: one.RunID, FirstRunID: one.RunID},
+		Type:  protocol.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(), Task: task.GetID(), Of: task.GetID(), Started: one.Started,
 	}, one)
-	var request workflows.RecoverRequest
+	var request protocol.RecoverRequest
 	s.readArgument(one, &request)
-	require.Equal(t, workflows.RecoverRequest{
-		Chain: workflows.Chain{WorkflowID: task.GetID(), RunID: task.GetRunID(), FirstRunID: task.GetRunID()}, Ended: "terminated", Who: "ann",
+	require.Equal(t, protocol.RecoverRequest{
+		Chain: protocol.Chain{WorkflowID: task.GetID(), RunID: task.GetRunID(), FirstRunID: task.GetRunID()}, Ended: "terminated", Who: "ann",
 	}, request)
 
 	s.endWith(one.WorkflowID, string(compensations.Unwound))
@@ -65,8 +65,8 @@ func TestADeadTaskIsRecoveredOnce(t *testing.T) {
 func TestARunThatTimedOutIsDead(t *testing.T) {
 	s := newStage(t)
 	task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"), WorkflowRunTimeout: time.Second,
-	}, workflows.AgentTaskType, nil)
+		TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes("bot"), WorkflowRunTimeout: time.Second,
+	}, protocol.AgentTaskType, nil)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !s.describe(task.GetID()).Alive() }, waitFor, tick)
 	dead, err := s.Find(t.Context(), task.GetID())
@@ -86,7 +86,7 @@ func TestOnlyADeadRunIsRecovered(t *testing.T) {
 	s.requireRefusal(err, recovery.Foreign)
 	require.True(t, s.describe(foreign).Alive(), "and it is not touched")
 
-	task := s.startTask(workflows.AgentTaskType).GetID()
+	task := s.startTask(protocol.AgentTaskType).GetID()
 	_, err = s.Find(t.Context(), task)
 	s.requireRefusal(err, recovery.Alive, task+" is running: cancel it and it unwinds by itself; where it is stuck, take it over")
 	for how, text := range map[compensations.Status]string{
@@ -95,7 +95,7 @@ func TestOnlyADeadRunIsRecovered(t *testing.T) {
 		compensations.Remains:   "has ended by itself as unwound-with-remains: there is nothing to recover",
 		compensations.Partly:    "has ended by itself as partly-committed: there is nothing to recover; to take it back, roll it back",
 	} {
-		task := s.startTask(workflows.AgentTaskType).GetID()
+		task := s.startTask(protocol.AgentTaskType).GetID()
 		s.endWith(task, string(how))
 		_, err = s.Find(t.Context(), task)
 		s.requireRefusal(err, recovery.Ended, task+" "+text)
@@ -106,7 +106,7 @@ func TestOnlyADeadRunIsRecovered(t *testing.T) {
 
 func TestALiveChainIsLeftAloneAndADeadOneRecoveredFromItsLastRun(t *testing.T) {
 	s := newStage(t)
-	task := s.startTask(workflows.AgentTaskType)
+	task := s.startTask(protocol.AgentTaskType)
 	s.endWith(task.GetID(), "again")
 	last := s.describe(task.GetID())
 	require.NotEqual(t, task.GetRunID(), last.RunID)
@@ -120,15 +120,15 @@ func TestALiveChainIsLeftAloneAndADeadOneRecoveredFromItsLastRun(t *testing.T) {
 	s.terminate(task.GetID())
 	dead, err := s.Find(t.Context(), task.GetID())
 	require.NoError(t, err)
-	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: last.RunID, FirstRunID: task.GetRunID()}, dead.Chain)
-	require.Equal(t, "recover-"+task.GetID()+"-"+task.GetRunID(), workflows.RecoverID(dead.Chain))
+	require.Equal(t, protocol.Chain{WorkflowID: task.GetID(), RunID: last.RunID, FirstRunID: task.GetRunID()}, dead.Chain)
+	require.Equal(t, "recover-"+task.GetID()+"-"+task.GetRunID(), protocol.RecoverID(dead.Chain))
 	_, err = s.FindRun(t.Context(), task.GetID(), last.RunID)
 	require.NoError(t, err)
 }
 
 func TestADeadRecoveryIsRecoveredItself(t *testing.T) {
 	s := newStage(t)
-	task := s.startTask(workflows.AgentTaskType)
+	task := s.startTask(protocol.AgentTaskType)
 	s.terminate(task.GetID())
 	of := s.describe(task.GetID())
 	for range 3 {
@@ -153,7 +153,7 @@ func TestADeadRecoveryIsRecoveredItself(t *testing.T) {
 
 func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	s := newStage(t)
-	task := s.startTask(workflows.AgentTaskType, entry("one"))
+	task := s.startTask(protocol.AgentTaskType, entry("one"))
 	require.Eventually(t, func() bool {
 		d, err := s.Client.DescribeWorkflowExecution(t.Context(), task.GetID(), "")
 		return err == nil && d.WorkflowExecutionInfo.HistoryLength >= 10
@@ -171,7 +171,7 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	s.terminate(task.GetID())
 	dead, err := s.Find(t.Context(), task.GetID())
 	require.NoError(t, err)
-	require.Equal(t, workflows.Chain{WorkflowID: task.GetID(), RunID: reset.RunId, FirstRunID: task.GetRunID()}, dead.Chain)
+	require.Equal(t, protocol.Chain{WorkflowID: task.GetID(), RunID: reset.RunId, FirstRunID: task.GetRunID()}, dead.Chain)
 
 	by, err := s.Recover(t.Context(), dead, "ann")
 	require.NoError(t, err)
@@ -190,8 +190,8 @@ func TestALedgerOfAnotherVersionIsRefused(t *testing.T) {
 	s := newStage(t)
 	start := func(version int) string {
 		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-			TaskQueue: s.Name(), TypedSearchAttributes: workflows.OpenAttributes("bot"),
-		}, workflows.AgentTaskType, nil)
+			TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes("bot"),
+		}, protocol.AgentTaskType, nil)
 		require.NoError(t, err)
 		s.endWith(task.GetID(), strconv.Itoa(version))
 		return task.GetID()
@@ -202,10 +202,10 @@ func TestALedgerOfAnotherVersionIsRefused(t *testing.T) {
 		require.NoError(t, err)
 		return dead
 	}
-	require.NoError(t, s.Readable(t.Context(), dead(start(workflows.CarryVersion)), s.dc))
+	require.NoError(t, s.Readable(t.Context(), dead(start(protocol.CarryVersion)), s.dc))
 	for version, wayOut := range map[int]string{
-		workflows.CarryVersion + 1: "upgrade this one",
-		workflows.CarryVersion - 1: "run workers of the version that recorded it until its task is over",
+		protocol.CarryVersion + 1: "upgrade this one",
+		protocol.CarryVersion - 1: "run workers of the version that recorded it until its task is over",
 	} {
 		id := start(version)
 		_, err := s.TakeOver(t.Context(), id, "ann", s.dc)
@@ -213,14 +213,14 @@ func TestALedgerOfAnotherVersionIsRefused(t *testing.T) {
 		require.True(t, s.describe(id).Alive(), "nothing is ended that could not be recovered")
 		other := dead(id)
 		s.requireRefusal(s.Readable(t.Context(), other, s.dc), recovery.OtherVersion, wayOut)
-		_, err = s.Ledger(t.Context(), workflows.LedgerRequest{WorkflowID: other.WorkflowID, RunID: other.RunID}, s.dc)
+		_, err = s.Ledger(t.Context(), protocol.LedgerRequest{WorkflowID: other.WorkflowID, RunID: other.RunID}, s.dc)
 		s.requireRefusal(err, recovery.OtherVersion)
 	}
 }
 
 func TestTakingOverEndsTheLiveChain(t *testing.T) {
 	s := newStage(t)
-	task := s.startTask(workflows.AgentTaskType)
+	task := s.startTask(protocol.AgentTaskType)
 	s.endWith(task.GetID(), "again")
 	dead, err := s.TakeOver(t.Context(), task.GetID(), "ann", s.dc)
 	require.NoError(t, err)

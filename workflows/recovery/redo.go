@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/sdk/converter"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // FindRollback finds the rollback to redo for a workflow id: that workflow itself, or the only rollback of that task; where that was
@@ -29,11 +29,11 @@ func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 		if err != nil {
 			return run, err
 		}
-		if last.Type == workflows.RollbackType { // else it is redone, which Redo says
+		if last.Type == protocol.RollbackType { // else it is redone, which Redo says
 			run = last
 		}
 	}
-	if run.Type != workflows.RollbackType {
+	if run.Type != protocol.RollbackType {
 		return run, refusef(Foreign, id, "%s is a %s: there is nothing to redo", id, run.Type)
 	}
 	return run, s.checkOver(ctx, run)
@@ -58,7 +58,7 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	if task.Alive() {
 		return task, refusef(Alive, task.WorkflowID, "task %s is running: it was not rolled back", task.WorkflowID)
 	}
-	whole := workflows.RollbackID(workflows.RollbackRequest{Chain: task.Chain})
+	whole := protocol.RollbackID(protocol.RollbackRequest{Chain: task.Chain})
 	run, err := s.Describe(ctx, whole, "")
 	if WhyOf(err) != Unknown {
 		return run, err
@@ -85,8 +85,8 @@ func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter
 	if err := (ledgerReader{s, dc}).checkOrder(ctx, rollback, of); err != nil {
 		return Run{}, err
 	}
-	r := workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
-	return s.startOnce(ctx, rollback, workflows.RedoID(rollback.Chain), workflows.RedoType, "redo "+of.WorkflowID, rollback.Part, r)
+	r := protocol.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
+	return s.startOnce(ctx, rollback, protocol.RedoID(rollback.Chain), protocol.RedoType, "redo "+of.WorkflowID, rollback.Part, r)
 }
 
 // CanRedo says whether the redo of a rollback would begin now, and find something to redo.
@@ -96,9 +96,9 @@ func (s Server) CanRedo(ctx context.Context, rollback Run, dc converter.DataConv
 		return false, err
 	}
 	err = (ledgerReader{s, dc}).checkOrder(ctx, rollback, of)
-	var input workflows.RedoInput
+	var input protocol.RedoInput
 	if err == nil {
-		input, err = s.RedoInput(ctx, workflows.RedoID(rollback.Chain), workflows.RedoRequest{Rollback: rollback.Chain, Task: of.Chain}, dc)
+		input, err = s.RedoInput(ctx, protocol.RedoID(rollback.Chain), protocol.RedoRequest{Rollback: rollback.Chain, Task: of.Chain}, dc)
 	}
 	switch {
 	case WhyOf(err) != "":

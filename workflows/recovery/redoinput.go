@@ -9,14 +9,14 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // RedoInput reads what the workflow id needs to redo a rolled-back task: its document, the tokens of the undone steps, and the
 // outputs of the others.
-func (s Server) RedoInput(ctx context.Context, id string, r workflows.RedoRequest, dc converter.DataConverter) (workflows.RedoInput, error) {
+func (s Server) RedoInput(ctx context.Context, id string, r protocol.RedoRequest, dc converter.DataConverter) (protocol.RedoInput, error) {
 	l := ledgerReader{Server: s, dc: dc}
-	input := workflows.RedoInput{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
+	input := protocol.RedoInput{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
 	if err := s.checkRedo(ctx, id, r); err != nil {
 		return input, err
 	}
@@ -34,7 +34,7 @@ func (s Server) RedoInput(ctx context.Context, id string, r workflows.RedoReques
 }
 
 // findUndone finds the tokens that a rollback has undone, or a recovery of it.
-func (l ledgerReader) findUndone(ctx context.Context, rollback workflows.Chain) (map[string]bool, error) {
+func (l ledgerReader) findUndone(ctx context.Context, rollback protocol.Chain) (map[string]bool, error) {
 	undone := map[string]bool{}
 	for range maxDepth {
 		runs, err := l.readChain(ctx, rollback)
@@ -50,7 +50,7 @@ func (l ledgerReader) findUndone(ctx context.Context, rollback workflows.Chain) 
 				undone[token] = true
 			}
 		}
-		recovery, err := l.Describe(ctx, workflows.RecoverID(rollback), "")
+		recovery, err := l.Describe(ctx, protocol.RecoverID(rollback), "")
 		if WhyOf(err) == Unknown {
 			return undone, nil
 		}
@@ -63,15 +63,15 @@ func (l ledgerReader) findUndone(ctx context.Context, rollback workflows.Chain) 
 }
 
 // readDone reads what a task has done, and its document. The document of a redo is that of the task that it repeats.
-func (l ledgerReader) readDone(ctx context.Context, c workflows.Chain, undone map[string]bool, input *workflows.RedoInput, depth int) error {
+func (l ledgerReader) readDone(ctx context.Context, c protocol.Chain, undone map[string]bool, input *protocol.RedoInput, depth int) error {
 	runs, err := l.readChain(ctx, c)
 	if err != nil {
 		return err
 	}
 	started := runs[0][0].GetWorkflowExecutionStartedEventAttributes()
 	first := started.Input.GetPayloads()[0]
-	if started.WorkflowType.GetName() == workflows.RedoType && depth < maxDepth {
-		var r workflows.RedoRequest
+	if started.WorkflowType.GetName() == protocol.RedoType && depth < maxDepth {
+		var r protocol.RedoRequest
 		if err := l.dc.FromPayload(first, &r); err != nil {
 			return fmt.Errorf("redo %s: %w", c.WorkflowID, err)
 		}
@@ -103,7 +103,7 @@ func (l ledgerReader) readDone(ctx context.Context, c workflows.Chain, undone ma
 }
 
 // readChain reads the histories of a chain, the first run first.
-func (l ledgerReader) readChain(ctx context.Context, c workflows.Chain) (runs [][]*historypb.HistoryEvent, err error) {
+func (l ledgerReader) readChain(ctx context.Context, c protocol.Chain) (runs [][]*historypb.HistoryEvent, err error) {
 	for id := c.RunID; id != ""; {
 		events, err := l.readEvents(ctx, c.WorkflowID, id)
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Anybody who may start workflows can start a Recover, Rollback or Redo of any run by hand. So a ledger is refused or handed over
@@ -15,15 +15,15 @@ import (
 // whose id is that of its recovery.
 
 // LedgerFor is Ledger for the workflow id, which unwinds it: it refuses a workflow that has no right to.
-func (s Server) LedgerFor(ctx context.Context, id, workflowType string, r workflows.LedgerRequest, dc converter.DataConverter) (workflows.Ledger, error) {
+func (s Server) LedgerFor(ctx context.Context, id, workflowType string, r protocol.LedgerRequest, dc converter.DataConverter) (protocol.Ledger, error) {
 	if err := s.checkRight(ctx, id, workflowType, r); err != nil {
-		return workflows.Ledger{}, err
+		return protocol.Ledger{}, err
 	}
 	return s.Ledger(ctx, r, dc)
 }
 
 // checkRight refuses a ledger to a workflow that must not act on it.
-func (s Server) checkRight(ctx context.Context, id, workflowType string, r workflows.LedgerRequest) error {
+func (s Server) checkRight(ctx context.Context, id, workflowType string, r protocol.LedgerRequest) error {
 	run, err := s.Describe(ctx, r.WorkflowID, r.RunID)
 	if WhyOf(err) == Unknown {
 		return refusef(Gone, r.WorkflowID, "run %s of %s is gone from the server", r.RunID, r.WorkflowID)
@@ -34,11 +34,11 @@ func (s Server) checkRight(ctx context.Context, id, workflowType string, r workf
 	switch own := id == r.WorkflowID; {
 	case own: // it was reset from that run
 		return nil
-	case workflowType == workflows.ClearPlanType && id == workflows.ClearPlanID(run.Chain):
+	case workflowType == protocol.ClearPlanType && id == protocol.ClearPlanID(run.Chain):
 		return run.checkDeadPlan()
-	case workflowType == workflows.RecoverType && id == workflows.RecoverID(run.Chain):
+	case workflowType == protocol.RecoverType && id == protocol.RecoverID(run.Chain):
 		return s.checkStaysDead(ctx, run)
-	case workflowType == workflows.RollbackType && id == workflows.RollbackID(workflows.RollbackRequest{Chain: run.Chain, To: r.To, Step: r.Step}):
+	case workflowType == protocol.RollbackType && id == protocol.RollbackID(protocol.RollbackRequest{Chain: run.Chain, To: r.To, Step: r.Step}):
 		if !run.Done() {
 			return refusef(Ended, r.WorkflowID, "run %s of %s has not ended with what it did in place: there is nothing to roll back", r.RunID, r.WorkflowID)
 		}
@@ -60,8 +60,8 @@ func (s Server) checkStaysDead(ctx context.Context, run Run) error {
 }
 
 // checkRedo refuses a Redo that Server.Redo did not start, or whose rollback has not ended.
-func (s Server) checkRedo(ctx context.Context, id string, r workflows.RedoRequest) error {
-	if id != workflows.RedoID(r.Rollback) {
+func (s Server) checkRedo(ctx context.Context, id string, r protocol.RedoRequest) error {
+	if id != protocol.RedoID(r.Rollback) {
 		return refusef(Foreign, r.Rollback.WorkflowID, "%s is not what redoes %s: use starter redo", id, r.Rollback.WorkflowID)
 	}
 	rollback, err := s.Describe(ctx, r.Rollback.WorkflowID, r.Rollback.RunID)
@@ -81,7 +81,7 @@ func Final(err error) error {
 	case "":
 		return err
 	case Alive, Paused, Ended, Superseded, Foreign, Dead:
-		errorType = workflows.NotYours
+		errorType = protocol.NotYours
 	}
 	return temporal.NewNonRetryableApplicationError(err.Error(), errorType, nil)
 }

@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Part says which part of a task is rolled back. The zero value means all of it.
@@ -61,7 +61,7 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 // is what a rollback of the part now rolls back.
 func (s Server) FindNewest(ctx context.Context, done Run, part Part) (Run, Part, error) {
 	for _, p := range []Part{part, {}} {
-		last, err := s.Describe(ctx, workflows.RollbackID(workflows.RollbackRequest{Chain: done.Chain, To: p.To, Step: p.Step}), "")
+		last, err := s.Describe(ctx, protocol.RollbackID(protocol.RollbackRequest{Chain: done.Chain, To: p.To, Step: p.Step}), "")
 		if err == nil {
 			last, err = s.findRedo(ctx, last)
 		}
@@ -69,7 +69,7 @@ func (s Server) FindNewest(ctx context.Context, done Run, part Part) (Run, Part,
 		case WhyOf(err) == Unknown:
 		case err != nil:
 			return done, part, err
-		case last.Type != workflows.RedoType || !last.Done():
+		case last.Type != protocol.RedoType || !last.Done():
 			return done, part, nil
 		case p == part: // it did that part, and nothing else
 			return last, Part{}, nil
@@ -83,23 +83,23 @@ func (s Server) FindNewest(ctx context.Context, done Run, part Part) (Run, Part,
 // Rollback starts the rollback of a run found by FindDone. It refuses a part that the task does not have, and a task whose rollback
 // window has closed. dc is the data converter that the task was run with.
 func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
-	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
+	ledger, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
 		return Run{}, err
 	}
 	if err := checkPart(done, part, ledger); err != nil {
 		return Run{}, err
 	}
-	r := workflows.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
+	r := protocol.RollbackRequest{Chain: done.Chain, To: part.To, Step: part.Step, Who: who, Why: why}
 	if r.Without, err = (ledgerReader{s, dc}).findEarlier(ctx, r, ledger.Entries); err != nil {
 		return Run{}, err
 	}
-	return s.startOnce(ctx, done, workflows.RollbackID(r), workflows.RollbackType, "roll back "+done.WorkflowID, part.String(), r)
+	return s.startOnce(ctx, done, protocol.RollbackID(r), protocol.RollbackType, "roll back "+done.WorkflowID, part.String(), r)
 }
 
 // CanRollBack says whether a rollback of all that a run has done would begin now.
 func (s Server) CanRollBack(ctx context.Context, done Run, dc converter.DataConverter) (bool, error) {
-	ledger, err := s.Ledger(ctx, workflows.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
+	ledger, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +107,7 @@ func (s Server) CanRollBack(ctx context.Context, done Run, dc converter.DataConv
 }
 
 // checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled back any longer.
-func checkPart(done Run, part Part, ledger workflows.Ledger) error {
+func checkPart(done Run, part Part, ledger protocol.Ledger) error {
 	entries := ledger.Entries
 	var steps, savepoints []string
 	var until time.Time

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -20,7 +20,7 @@ const (
 func (s *stage) commitTask(keep time.Duration) recovery.Run {
 	one, two := entry("one"), entry("two")
 	one.Keep, two.Keep, two.Savepoint = keep, keep, "half"
-	id := s.startTask(workflows.AgentTaskType, one, two).GetID()
+	id := s.startTask(protocol.AgentTaskType, one, two).GetID()
 	s.endWith(id, string(compensations.Committed))
 	run, err := s.FindDone(s.Context(), id)
 	require.NoError(s, err)
@@ -40,9 +40,9 @@ func TestTheIDOfARollbackNamesItsPart(t *testing.T) {
 		require.Equal(t, "rollback-"+task.WorkflowID+"-"+task.RunID+suffix, run.WorkflowID)
 		require.Equal(t, task.WorkflowID, run.Task)
 		require.Equal(t, compensations.Open, run.Unwind)
-		var request workflows.RollbackRequest
+		var request protocol.RollbackRequest
 		s.readArgument(run, &request)
-		require.Equal(t, workflows.RollbackRequest{Chain: task.Chain, To: part.To, Step: part.Step, Who: "ann", Why: "it was wrong"}, request)
+		require.Equal(t, protocol.RollbackRequest{Chain: task.Chain, To: part.To, Step: part.Step, Who: "ann", Why: "it was wrong"}, request)
 		_, err = s.rollback(task, part)
 		s.requireRefusal(err, recovery.Taken, task.WorkflowID+" is already being rolled back by "+run.WorkflowID)
 	}
@@ -54,13 +54,13 @@ func TestAnImpossibleRollbackIsRefusedBeforeAnythingStarts(t *testing.T) {
 	s.requireRefusal(err, recovery.Unknown)
 	_, err = s.FindDone(t.Context(), s.startTask("SomebodyElses").GetID())
 	s.requireRefusal(err, recovery.Foreign)
-	alive := s.startTask(workflows.AgentTaskType).GetID()
+	alive := s.startTask(protocol.AgentTaskType).GetID()
 	_, err = s.FindDone(t.Context(), alive)
 	s.requireRefusal(err, recovery.Alive, "is running: cancel it")
 	s.terminate(alive)
 	_, err = s.FindDone(t.Context(), alive)
 	s.requireRefusal(err, recovery.Dead, "was terminated and has not unwound: recover it")
-	unwound := s.startTask(workflows.AgentTaskType).GetID()
+	unwound := s.startTask(protocol.AgentTaskType).GetID()
 	s.endWith(unwound, string(compensations.Unwound))
 	_, err = s.FindDone(t.Context(), unwound)
 	s.requireRefusal(err, recovery.Ended, "has ended as unwound: there is nothing to roll back")
@@ -72,7 +72,7 @@ func TestAnImpossibleRollbackIsRefusedBeforeAnythingStarts(t *testing.T) {
 	s.requireRefusal(err, recovery.NoSuchPart, `has done no step "three"; it has done one, two`)
 	_, err = s.rollback(s.commitTask(time.Nanosecond), recovery.Part{})
 	s.requireRefusal(err, recovery.TooLate, "the rollback window of task")
-	nothing := s.startTask(workflows.AgentTaskType).GetID()
+	nothing := s.startTask(protocol.AgentTaskType).GetID()
 	s.endWith(nothing, string(compensations.Committed))
 	empty, err := s.FindDone(t.Context(), nothing)
 	require.NoError(t, err)
@@ -130,9 +130,9 @@ func TestARedoNamesTheRollbackAndItsTask(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "redo-"+task.WorkflowID+"-"+whole.RunID, redo.WorkflowID)
 	require.Equal(t, task.WorkflowID, redo.Task)
-	var request workflows.RedoRequest
+	var request protocol.RedoRequest
 	s.readArgument(redo, &request)
-	require.Equal(t, workflows.RedoRequest{Rollback: found.Chain, Task: task.Chain, Who: "ann"}, request)
+	require.Equal(t, protocol.RedoRequest{Rollback: found.Chain, Task: task.Chain, Who: "ann"}, request)
 	_, err = s.Redo(t.Context(), found, "ann", s.dc)
 	s.requireRefusal(err, recovery.Taken, whole.WorkflowID+" is already being redone by "+redo.WorkflowID)
 	_, err = s.FindDone(t.Context(), whole.WorkflowID)

@@ -16,16 +16,16 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // Types are the workflow types that have a ledger: a task, and those that unwind or repeat one. Each can be recovered.
 var Types = []string{
-	workflows.AgentTaskType, workflows.RecoverType, workflows.RollbackType, workflows.RedoType, workflows.LateSweepType,
+	protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType,
 }
 
 // GoForward are those of Types that carry out steps, and so can be rolled back.
-var GoForward = []string{workflows.AgentTaskType, workflows.RedoType}
+var GoForward = []string{protocol.AgentTaskType, protocol.RedoType}
 
 // Memos of a Recover, Rollback or Redo: the workflow id of the task that it serves in the end, that of the workflow that it
 // recovers, rolls back or redoes, and which part of it.
@@ -46,7 +46,7 @@ type Server struct {
 
 // Run is a run of a workflow, as the server describes it.
 type Run struct {
-	workflows.Chain
+	protocol.Chain
 	Type   string
 	Status enumspb.WorkflowExecutionStatus
 	// Pause is nil unless it is paused.
@@ -77,7 +77,7 @@ func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 	}
 	info := d.GetWorkflowExecutionInfo()
 	run := Run{
-		Chain: workflows.Chain{WorkflowID: id, RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId()},
+		Chain: protocol.Chain{WorkflowID: id, RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId()},
 		Type:  info.GetType().GetName(), Status: info.GetStatus(), Queue: d.GetExecutionConfig().GetTaskQueue().GetName(), Task: id,
 		Pause: PauseOf(d),
 	}
@@ -101,8 +101,8 @@ func (s Server) readInfo(r *Run, info *workflowpb.WorkflowExecutionInfo) error {
 		r.Closed = closed.AsTime()
 	}
 	attributes, plain := info.GetSearchAttributes().GetIndexedFields(), converter.GetDefaultDataConverter() // no codec touches them
-	_ = decode(plain, attributes[workflows.AttributeStatus.GetName()], &r.Unwind)
-	_ = decode(plain, attributes[workflows.AttributeAgent.GetName()], &r.Agent)
+	_ = decode(plain, attributes[protocol.AttributeStatus.GetName()], &r.Unwind)
+	_ = decode(plain, attributes[protocol.AttributeAgent.GetName()], &r.Agent)
 	memo, dc := info.GetMemo().GetFields(), cmp.Or(s.DataConverter, plain)
 	err := errors.Join(decode(dc, memo[memoTask], &r.Task), decode(dc, memo[memoOf], &r.Of), decode(dc, memo[memoPart], &r.Part))
 	if err != nil {
@@ -134,7 +134,7 @@ func (r Run) Alive() bool { return GoesOn(r.Status) }
 // dead too: it never learned what to undo.
 func (r Run) Dead() bool {
 	_, incomplete := endings[r.Status]
-	return incomplete && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == workflows.RecoverType)
+	return incomplete && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == protocol.RecoverType)
 }
 
 // Settled reports whether the run has ended by itself, with its report.
@@ -153,7 +153,7 @@ func (r Run) Done() bool {
 
 // Refused reports whether a rollback has ended without touching anything: one that has acted completes, however it went.
 func (r Run) Refused() bool {
-	return r.Type == workflows.RollbackType && r.Settled() && r.Status != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	return r.Type == protocol.RollbackType && r.Settled() && r.Status != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 }
 
 // Ending is the word for how an incomplete run ended, such as "terminated".

@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // startOnce starts a workflow about the run from, on that run's task queue. Its id can be used once, ever.
@@ -21,7 +21,7 @@ func (s Server) startOnce(ctx context.Context, from Run, id, workflowType, summa
 		WorkflowIDReusePolicy:                    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
-		TypedSearchAttributes:                    workflows.ServingAttributes(from.Agent, from.Task),
+		TypedSearchAttributes:                    protocol.ServingAttributes(from.Agent, from.Task),
 		Memo:                                     map[string]any{memoTask: from.Task, memoOf: from.WorkflowID, memoPart: part},
 		StaticSummary:                            strings.TrimSpace(summary + " " + part),
 		StaticDetails:                            s.describeService(from, summary, part),
@@ -45,13 +45,13 @@ func (s Server) describeService(from Run, summary, part string) string {
 	namespace := "/namespaces/" + url.PathEscape(s.Namespace)
 	text := fmt.Sprintf("**%s**: [%s](%s/workflows/%s/%s/user-metadata)", strings.TrimSpace(summary+" "+part), from.WorkflowID,
 		namespace, url.PathEscape(from.WorkflowID), from.RunID)
-	return text + "\n\n" + workflows.AllAbout(s.Namespace, from.Task)
+	return text + "\n\n" + protocol.AllAbout(s.Namespace, from.Task)
 }
 
 // refuseTaken refuses what the workflow by is doing to of, or has done.
 func refuseTaken(of, by Run) error {
 	verb := map[string]string{
-		workflows.RecoverType: "recovered", workflows.RollbackType: "rolled back", workflows.RedoType: "redone",
+		protocol.RecoverType: "recovered", protocol.RollbackType: "rolled back", protocol.RedoType: "redone",
 	}[by.Type]
 	switch {
 	case by.Alive():
@@ -61,7 +61,7 @@ func refuseTaken(of, by Run) error {
 	case by.Refused():
 		return refusef(Taken, by.WorkflowID, "%s was refused, touched nothing, and is not started twice: roll %s back in parts", by.WorkflowID, of.WorkflowID)
 	}
-	if by.Type == workflows.RedoType && !by.Done() {
+	if by.Type == protocol.RedoType && !by.Done() {
 		return refusef(Taken, by.WorkflowID, "%s could not redo %s, was undone itself, and is not started twice: run the task again", by.WorkflowID, of.WorkflowID)
 	}
 	return refusef(Taken, by.WorkflowID, "%s was already %s by %s", of.WorkflowID, verb, by.WorkflowID)

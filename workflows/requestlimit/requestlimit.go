@@ -13,17 +13,17 @@ import (
 	"go.temporal.io/sdk/converter"
 	"google.golang.org/grpc"
 
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // frame is about what an update has besides its argument.
 const frame = 10_000
 
 // maxTogether bounds the updates of one workflow task. What it schedules, and its answers, go in the same message.
-const maxTogether = workflows.MaxRequest + frame
+const maxTogether = protocol.MaxRequest + frame
 
 // DialOption is for the connection of a worker. An update that is too large, or too large beside others that came at the same time, reaches
-// its workflow as workflows.UpdateTooLarge, which is refused.
+// its workflow as protocol.UpdateTooLarge, which is refused.
 func DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(
 		ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
@@ -50,14 +50,14 @@ func limit(messages []*protocolpb.Message) error {
 			continue
 		}
 		total -= size
-		if err := replace(m, workflows.TooLarge{Bytes: size, Alone: size > maxTogether}); err != nil {
+		if err := replace(m, protocol.TooLarge{Bytes: size, Alone: size > maxTogether}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func replace(m *protocolpb.Message, why workflows.TooLarge) error {
+func replace(m *protocolpb.Message, why protocol.TooLarge) error {
 	var request updatepb.Request
 	if err := m.GetBody().UnmarshalTo(&request); err != nil {
 		return err
@@ -66,6 +66,6 @@ func replace(m *protocolpb.Message, why workflows.TooLarge) error {
 	if err != nil {
 		return err
 	}
-	request.Input = &updatepb.Input{Name: workflows.UpdateTooLarge, Args: &commonpb.Payloads{Payloads: []*commonpb.Payload{argument}}}
+	request.Input = &updatepb.Input{Name: protocol.UpdateTooLarge, Args: &commonpb.Payloads{Payloads: []*commonpb.Payload{argument}}}
 	return m.GetBody().MarshalFrom(&request)
 }

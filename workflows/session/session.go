@@ -25,10 +25,10 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Refusal is a request that was refused: nothing was touched. Type is workflows.BadRequest, SessionBusy, SessionOver,
+// Refusal is a request that was refused: nothing was touched. Type is protocol.BadRequest, SessionBusy, SessionOver,
 // SessionPaused, NotASession, PersonDecides or NothingDecided.
 type Refusal struct {
 	Type, Text string
@@ -70,12 +70,12 @@ type Options struct {
 }
 
 // Open starts a session from its document, and returns when it takes steps. An invalid document is a Refusal.
-func Open(ctx context.Context, c client.Client, o Options, document json.RawMessage) (Session, workflows.Answer, error) {
+func Open(ctx context.Context, c client.Client, o Options, document json.RawMessage) (Session, protocol.Answer, error) {
 	if o.ID == "" {
 		o.ID = "session-" + rand.Text()
 	}
-	if err := workflows.CheckID(o.ID); err != nil {
-		return Session{}, workflows.Answer{}, Refusal{workflows.BadRequest, err.Error()}
+	if err := protocol.CheckID(o.ID); err != nil {
+		return Session{}, protocol.Answer{}, Refusal{protocol.BadRequest, err.Error()}
 	}
 	s := Attach(c, o.ID)
 	request := newID(o.Request)
@@ -83,21 +83,21 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 		ID: o.ID, TaskQueue: o.Queue,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
-		TypedSearchAttributes:    workflows.ServingAttributes(o.Agent, o.ID),
-		Memo:                     workflows.NameMemo(o.Name),
-	}, workflows.AgentTaskType, document)
+		TypedSearchAttributes:    protocol.ServingAttributes(o.Agent, o.ID),
+		Memo:                     protocol.NameMemo(o.Name),
+	}, protocol.AgentTaskType, document)
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
-			WorkflowID: o.ID, UpdateID: request, UpdateName: workflows.UpdateOpen, WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID: o.ID, UpdateID: request, UpdateName: protocol.UpdateOpen, WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
-	var answer workflows.Answer
+	var answer protocol.Answer
 	if err == nil {
 		err = handle.Get(ctx, &answer)
 	}
 	if _, taken := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); taken {
-		return s, answer, Refusal{workflows.BadRequest, fmt.Sprintf("id %q is taken: an id is used once", o.ID)}
+		return s, answer, Refusal{protocol.BadRequest, fmt.Sprintf("id %q is taken: an id is used once", o.ID)}
 	}
 	if err != nil || isSettled(answer) {
 		return s, answer, s.explain(err)
@@ -107,46 +107,46 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 }
 
 // Step adds steps, as in a task file, and answers when all of them are over or wait for a person.
-func (s Session) Step(ctx context.Context, request string, steps ...json.RawMessage) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateStep, request, workflows.StepRequest{Steps: steps})
+func (s Session) Step(ctx context.Context, request string, steps ...json.RawMessage) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateStep, request, protocol.StepRequest{Steps: steps})
 }
 
 // Savepoint names the place after everything that is done.
-func (s Session) Savepoint(ctx context.Context, request, name string) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateSavepoint, request, workflows.SavepointRequest{Name: name})
+func (s Session) Savepoint(ctx context.Context, request, name string) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateSavepoint, request, protocol.SavepointRequest{Name: name})
 }
 
 // Rollback undoes a part of the session, and answers when that is over or waits for a person.
-func (s Session) Rollback(ctx context.Context, request string, r workflows.SessionRollback) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateRollback, request, r)
+func (s Session) Rollback(ctx context.Context, request string, r protocol.SessionRollback) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateRollback, request, r)
 }
 
 // Note notes something for the people who look at the session.
-func (s Session) Note(ctx context.Context, request, text string) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateNote, request, workflows.NoteRequest{Text: text})
+func (s Session) Note(ctx context.Context, request, text string) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateNote, request, protocol.NoteRequest{Text: text})
 }
 
 // Redo runs again what a rollback has taken back, and answers like Step.
-func (s Session) Redo(ctx context.Context, request string, r workflows.SessionRedo) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateRedo, request, r)
+func (s Session) Redo(ctx context.Context, request string, r protocol.SessionRedo) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateRedo, request, r)
 }
 
 // Resolve has the agent decide about a step that is parked after a failure, and answers when that is over or waits for a person.
-func (s Session) Resolve(ctx context.Context, request string, r workflows.StepResolution) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateResolveStep, request, r)
+func (s Session) Resolve(ctx context.Context, request string, r protocol.StepResolution) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateResolveStep, request, r)
 }
 
 // Finish commits what the session has done.
-func (s Session) Finish(ctx context.Context, request string) (workflows.Answer, error) {
-	return s.send(ctx, workflows.UpdateFinish, request)
+func (s Session) Finish(ctx context.Context, request string) (protocol.Answer, error) {
+	return s.send(ctx, protocol.UpdateFinish, request)
 }
 
 // Abort undoes all that the session has done. Where the server does not take the request, the session is canceled, which does the same:
 // then its report does not say who has aborted it.
-func (s Session) Abort(ctx context.Context, request string, r workflows.AbortRequest) (workflows.Answer, error) {
+func (s Session) Abort(ctx context.Context, request string, r protocol.AbortRequest) (protocol.Answer, error) {
 	request = newID(request)
 	limited, cancel := context.WithTimeout(ctx, abortLimit)
-	answer, err := s.update(limited, workflows.UpdateAbort, request, r)
+	answer, err := s.update(limited, protocol.UpdateAbort, request, r)
 	cancel()
 	if err == nil {
 		return s.settle(ctx, answer, request, r)
@@ -157,21 +157,21 @@ func (s Session) Abort(ctx context.Context, request string, r workflows.AbortReq
 	if err := s.client.CancelWorkflow(ctx, s.id, ""); err != nil {
 		return answer, s.explain(err)
 	}
-	return s.poll(ctx, func() (workflows.Answer, error) { return s.ended(ctx, request) }, isSettled)
+	return s.poll(ctx, func() (protocol.Answer, error) { return s.ended(ctx, request) }, isSettled)
 }
 
 // abortLimit is how long an abort is offered as an update: the server takes only so many at once.
 const abortLimit = 10 * time.Second
 
 // ended says how a session stands that was canceled.
-func (s Session) ended(ctx context.Context, request string) (workflows.Answer, error) {
+func (s Session) ended(ctx context.Context, request string) (protocol.Answer, error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	state, err := s.State(limited)
 	if err != nil {
-		return workflows.Answer{}, err
+		return protocol.Answer{}, err
 	}
-	a := workflows.Answer{Request: request, Pending: state.Phase != workflows.Closed, Phase: state.Phase, Cause: state.Cause, Report: state.Report}
+	a := protocol.Answer{Request: request, Pending: state.Phase != protocol.Closed, Phase: state.Phase, Cause: state.Cause, Report: state.Report}
 	if a.Pending && a.Report != nil {
 		for _, r := range a.Report.Steps {
 			if r.State == string(compensations.Parked) {
@@ -191,16 +191,16 @@ const (
 
 // Await waits until an earlier request is over, also while it waits for a person, and asks less and less often. A question is no
 // update: the server allows a session few of those at once.
-func (s Session) Await(ctx context.Context, request string) (workflows.Answer, error) {
-	return s.await(ctx, request, func(a workflows.Answer) bool { return !a.Pending })
+func (s Session) Await(ctx context.Context, request string) (protocol.Answer, error) {
+	return s.await(ctx, request, func(a protocol.Answer) bool { return !a.Pending })
 }
 
-func (s Session) await(ctx context.Context, request string, suffices func(workflows.Answer) bool) (workflows.Answer, error) {
-	return s.poll(ctx, func() (workflows.Answer, error) { return s.Answer(ctx, request) }, suffices)
+func (s Session) await(ctx context.Context, request string, suffices func(protocol.Answer) bool) (protocol.Answer, error) {
+	return s.poll(ctx, func() (protocol.Answer, error) { return s.Answer(ctx, request) }, suffices)
 }
 
 // poll asks less and less often, until an answer suffices.
-func (s Session) poll(ctx context.Context, ask func() (workflows.Answer, error), suffices func(workflows.Answer) bool) (workflows.Answer, error) {
+func (s Session) poll(ctx context.Context, ask func() (protocol.Answer, error), suffices func(protocol.Answer) bool) (protocol.Answer, error) {
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
 		answer, err := ask()
 		if err == nil && suffices(answer) {
@@ -229,7 +229,7 @@ const answerLimit = 5 * time.Second
 
 // refresh tells the answer to a request that may have been made before as it stands now: the server keeps the first answer of a run, and
 // its steps may have been rolled back since. Where no worker says so, it stays as it is.
-func (s Session) refresh(ctx context.Context, a workflows.Answer) workflows.Answer {
+func (s Session) refresh(ctx context.Context, a protocol.Answer) protocol.Answer {
 	if len(a.Steps) == 0 {
 		return a
 	}
@@ -241,10 +241,10 @@ func (s Session) refresh(ctx context.Context, a workflows.Answer) workflows.Answ
 }
 
 // Answer says how a request stands now.
-func (s Session) Answer(ctx context.Context, request string) (now workflows.Answer, err error) {
+func (s Session) Answer(ctx context.Context, request string) (now protocol.Answer, err error) {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	v, err := s.client.QueryWorkflow(limited, s.id, "", workflows.QueryAnswer, request)
+	v, err := s.client.QueryWorkflow(limited, s.id, "", protocol.QueryAnswer, request)
 	if err != nil {
 		return now, s.explain(err)
 	}
@@ -255,9 +255,9 @@ func (s Session) Answer(ctx context.Context, request string) (now workflows.Answ
 }
 
 // State returns the current state of the session.
-func (s Session) State(ctx context.Context) (workflows.State, error) {
-	var state workflows.State
-	v, err := s.client.QueryWorkflow(ctx, s.id, "", workflows.QueryState)
+func (s Session) State(ctx context.Context) (protocol.State, error) {
+	var state protocol.State
+	v, err := s.client.QueryWorkflow(ctx, s.id, "", protocol.QueryState)
 	if err != nil {
 		return state, s.explain(err)
 	}
@@ -265,7 +265,7 @@ func (s Session) State(ctx context.Context) (workflows.State, error) {
 }
 
 // send makes a request, and waits until it is over or needs a person.
-func (s Session) send(ctx context.Context, name, request string, arguments ...any) (workflows.Answer, error) {
+func (s Session) send(ctx context.Context, name, request string, arguments ...any) (protocol.Answer, error) {
 	isNew := request == "" || s.isFirst
 	request = newID(request)
 	answer, err := s.update(ctx, name, request, arguments...)
@@ -279,9 +279,9 @@ func (s Session) send(ctx context.Context, name, request string, arguments ...an
 }
 
 // settle waits until a request is settled that was answered.
-func (s Session) settle(ctx context.Context, answer workflows.Answer, request string, arguments ...any) (workflows.Answer, error) {
+func (s Session) settle(ctx context.Context, answer protocol.Answer, request string, arguments ...any) (protocol.Answer, error) {
 	if want := digestOf(arguments); answer.Digest != "" && answer.Digest != want {
-		return answer, Refusal{workflows.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
+		return answer, Refusal{protocol.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
 	}
 	if isSettled(answer) {
 		return answer, nil
@@ -290,19 +290,19 @@ func (s Session) settle(ctx context.Context, answer workflows.Answer, request st
 }
 
 // isSettled reports whether a request is over, or goes no further before somebody decides.
-func isSettled(a workflows.Answer) bool { return !a.Pending || a.NeedsPerson }
+func isSettled(a protocol.Answer) bool { return !a.Pending || a.NeedsPerson }
 
-// digestOf is what a session answers with: see workflows.Answer.
+// digestOf is what a session answers with: see protocol.Answer.
 func digestOf(arguments []any) activities.Digest {
 	if len(arguments) == 0 {
-		return workflows.DigestOfRequest(nil)
+		return protocol.DigestOfRequest(nil)
 	}
-	return workflows.DigestOfRequest(arguments[0])
+	return protocol.DigestOfRequest(arguments[0])
 }
 
-func (s Session) update(ctx context.Context, name, id string, arguments ...any) (answer workflows.Answer, err error) {
+func (s Session) update(ctx context.Context, name, id string, arguments ...any) (answer protocol.Answer, err error) {
 	for _, argument := range arguments {
-		if err := workflows.CheckRequest(argument); err != nil {
+		if err := protocol.CheckRequest(argument); err != nil {
 			return answer, s.explain(err)
 		}
 	}
@@ -314,7 +314,7 @@ func (s Session) update(ctx context.Context, name, id string, arguments ...any) 
 			err = handle.Get(ctx, &answer)
 		}
 		err = s.explain(err)
-		if refusal, _ := errors.AsType[Refusal](err); refusal.Type != workflows.TooManyAtOnce {
+		if refusal, _ := errors.AsType[Refusal](err); refusal.Type != protocol.TooManyAtOnce {
 			return answer, err
 		}
 		select {
@@ -334,14 +334,14 @@ func (s Session) explain(err error) error {
 	var unknown *serviceerror.QueryFailed
 	switch {
 	case errors.As(err, &unknown) && !strings.Contains(unknown.Message, tornHistory):
-		return Refusal{workflows.BadRequest, unknown.Message}
+		return Refusal{protocol.BadRequest, unknown.Message}
 	case errors.As(err, &refused) && strings.Contains(strings.ToLower(refused.Message), "paused"),
 		errors.As(err, &rejected) && rejected.QueryRejected().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
-		return Refusal{workflows.SessionPaused, fmt.Sprintf("session %q is paused and takes no request: a person lets it go on with `temporal workflow unpause --workflow-id %[1]s`", s.id)}
+		return Refusal{protocol.SessionPaused, fmt.Sprintf("session %q is paused and takes no request: a person lets it go on with `temporal workflow unpause --workflow-id %[1]s`", s.id)}
 	case errors.As(err, &app):
 		return Refusal{app.Type(), app.Message()}
 	case errors.As(err, &gone):
-		return Refusal{workflows.SessionOver, fmt.Sprintf("there is no session %q that takes requests: it has ended, or never was", s.id)}
+		return Refusal{protocol.SessionOver, fmt.Sprintf("there is no session %q that takes requests: it has ended, or never was", s.id)}
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package workflows
+package protocol
 
 import (
 	"encoding/json"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 // longGate is a gate whose change has a diff and losses that are as long as an action may make them.
@@ -38,8 +39,8 @@ func TestAStateListsTheFirstGatesWholeAndCountsTheOthers(t *testing.T) {
 		s.Session.Savepoints = append(s.Session.Savepoints, fmt.Sprintf("savepoint-%d", i))
 	}
 	s.Report = longReport(500)
-	s.fit()
-	require.LessOrEqual(t, sizeOf(s), maxPayload)
+	s.Fit()
+	require.LessOrEqual(t, payload.SizeOf(s), payload.Max)
 	require.Equal(t, 500, len(s.Gates)+s.MoreGates)
 	require.Equal(t, 500, len(s.Parks)+s.MoreParks)
 	require.Len(t, s.Gates[0].Change.Losses, activities.MaxItems)
@@ -56,7 +57,7 @@ func TestAStateOfShortPartsIsWhole(t *testing.T) {
 	}
 	before, err := json.Marshal(s)
 	require.NoError(t, err)
-	s.fit()
+	s.Fit()
 	after, err := json.Marshal(s)
 	require.NoError(t, err)
 	require.JSONEq(t, string(before), string(after))
@@ -70,8 +71,8 @@ func TestOneGateThatIsTooLongAloneIsShortened(t *testing.T) {
 		g.Change.Losses[i] = strings.Repeat("\x01", activities.MaxItem)
 	}
 	s := State{Gates: []GateView{g}}
-	s.fit()
-	require.LessOrEqual(t, sizeOf(s), maxShownGates+maxOmitted)
+	s.Fit()
+	require.LessOrEqual(t, payload.SizeOf(s), maxShownGates+maxOmitted)
 	require.Equal(t, g.Digest, s.Gates[0].Digest)
 	require.Contains(t, s.Gates[0].Change.Diff, "... not shown: ")
 	require.NotEmpty(t, s.Omitted)
@@ -98,8 +99,8 @@ func TestAnAnswerSaysOfEachStepThatItWaits(t *testing.T) {
 		a.Steps = append(a.Steps, StepAnswer{ID: gate.Step, State: AtGate, Gate: &gate})
 	}
 	whole := a.Steps[7]
-	a.fit()
-	require.LessOrEqual(t, sizeOf(a), maxAnswer)
+	a.Fit()
+	require.LessOrEqual(t, payload.SizeOf(a), maxAnswer)
 	require.Len(t, a.Steps, 100)
 	require.True(t, longGate("s0").Change.Diff == a.Steps[0].Gate.Change.Diff, "the first is whole")
 	for _, s := range a.Steps {
@@ -119,8 +120,8 @@ func TestAnAnswerOfManyRowsCountsThoseItLeavesOut(t *testing.T) {
 		a.Steps = append(a.Steps, s)
 		a.WaitsFor = append(a.WaitsFor, s.ID)
 	}
-	a.fit()
-	require.LessOrEqual(t, sizeOf(a), maxAnswer)
+	a.Fit()
+	require.LessOrEqual(t, payload.SizeOf(a), maxAnswer)
 	count := map[StepState]int{}
 	for _, s := range a.Steps {
 		count[s.State]++
@@ -140,7 +141,7 @@ func TestTheOutputsOfAnAnswerAreWholeWhileTheyFit(t *testing.T) {
 		for i := range steps {
 			a.Steps = append(a.Steps, StepAnswer{ID: fmt.Sprint(i), State: Done, Outputs: map[string]any{"log": strings.Repeat("x", 16_000)}})
 		}
-		a.fit()
+		a.Fit()
 		return a
 	}
 	require.Len(t, answer(12).Steps[11].Outputs["log"], 16_000)
@@ -148,6 +149,6 @@ func TestTheOutputsOfAnAnswerAreWholeWhileTheyFit(t *testing.T) {
 	require.Contains(t, short.Steps[0].Outputs["log"], "\n... 13952 bytes ...\n")
 	require.Equal(t, []string{"the middle of outputs"}, short.Omitted)
 	hundred := answer(100)
-	require.LessOrEqual(t, sizeOf(hundred), maxAnswer)
+	require.LessOrEqual(t, payload.SizeOf(hundred), maxAnswer)
 	require.Len(t, hundred.Steps, 100)
 }

@@ -1,25 +1,19 @@
-package workflows
+package protocol
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/testsuite"
-	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/workflows/packed"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 // sizes draws what leaves a workflow, of sizes about the limits.
@@ -65,21 +59,21 @@ func (d sizes) undos(n int) []compensations.StepReport {
 	for i := range all {
 		all[i] = compensations.StepReport{
 			Step: fmt.Sprintf("s%d", i), State: string([]compensations.UndoState{compensations.Parked, compensations.Settled}[d.IntN(2)]), Reason: d.text(activities.MaxText),
-			Observed: d.text(activities.MaxText), Drift: &activities.Drift{Digest: "sha256:drift", Diff: d.text(activities.MaxDiff)}, Notes: d.texts(3, maxWhy),
+			Observed: d.text(activities.MaxText), Drift: &activities.Drift{Digest: "sha256:drift", Diff: d.text(activities.MaxDiff)}, Notes: d.texts(3, payload.MaxWhy),
 		}
 	}
 	return all
 }
 
 func (d sizes) report() *compensations.Report {
-	return &compensations.Report{Status: compensations.Open, Steps: d.undos(300), Notes: d.texts(200, maxWhy), Cause: &compensations.Cause{Text: d.text(50_000)}}
+	return &compensations.Report{Status: compensations.Open, Steps: d.undos(300), Notes: d.texts(200, payload.MaxWhy), Cause: &compensations.Cause{Text: d.text(50_000)}}
 }
 
 // parts are how many rows of each list are drawn: enough to go past each limit, and few enough for a plain run.
 const parts = 120
 
 func (d sizes) state() State {
-	s := State{Ignored: d.texts(50, maxWhy), Session: &SessionView{Savepoints: d.texts(2000, 63), Since: d.texts(maxSince, maxName)}, Report: d.report()}
+	s := State{Ignored: d.texts(50, payload.MaxWhy), Session: &SessionView{Savepoints: d.texts(2000, 63), Since: d.texts(1000, payload.MaxName)}, Report: d.report()}
 	for i := range d.upTo(parts) {
 		id := fmt.Sprintf("s%d", i)
 		s.Gates = append(s.Gates, GateView{Step: id, Digest: activities.Digest("sha256:" + id), Change: d.change()})
@@ -88,15 +82,15 @@ func (d sizes) state() State {
 		s.Parks = append(s.Parks, ParkView{Step: fmt.Sprintf("p%d", i), Reason: d.text(activities.MaxText), With: []byte(`"` + strings.Repeat("x", d.upTo(activities.MaxInline)) + `"`)})
 	}
 	for i := range d.upTo(1500) {
-		s.Steps = append(s.Steps, StepView{ID: fmt.Sprintf("s%d", i), Summary: d.text(activities.MaxSummary), Error: d.text(activities.MaxText), Notes: d.texts(4, maxWhy)})
+		s.Steps = append(s.Steps, StepView{ID: fmt.Sprintf("s%d", i), Summary: d.text(activities.MaxSummary), Error: d.text(activities.MaxText), Notes: d.texts(4, payload.MaxWhy)})
 	}
 	return s
 }
 
 func (d sizes) answer() Answer {
-	a := Answer{Request: d.text(1000), Cause: &compensations.Cause{Text: d.text(50_000)}, Undone: d.undos(parts), Waiting: d.undos(parts), WaitsFor: d.texts(500, maxName), Report: d.report()}
+	a := Answer{Request: d.text(1000), Cause: &compensations.Cause{Text: d.text(50_000)}, Undone: d.undos(parts), Waiting: d.undos(parts), WaitsFor: d.texts(500, payload.MaxName), Report: d.report()}
 	for i := range d.upTo(10 * parts) {
-		s := StepAnswer{ID: fmt.Sprintf("s%d", i), State: Done, Summary: d.text(activities.MaxSummary), Notes: d.texts(4, maxWhy)}
+		s := StepAnswer{ID: fmt.Sprintf("s%d", i), State: Done, Summary: d.text(activities.MaxSummary), Notes: d.texts(4, payload.MaxWhy)}
 		switch {
 		case i >= parts:
 		case d.IntN(2) == 0:
@@ -131,64 +125,23 @@ func TestAPlanAndAValidationFitWhateverTheirSizes(t *testing.T) {
 	long := *p.Steps[0].Change
 	long.Diff = strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29)
 	p.Steps[0].Change = &long
-	p.fit()
-	require.LessOrEqual(t, sizeOf(p), maxPayload)
+	p.Fit()
+	require.LessOrEqual(t, payload.SizeOf(p), payload.Max)
 	require.Len(t, p.Steps, parts*3, "texts go first")
 	v := Validation{Steps: 10_000}
 	for i := range v.Steps {
 		v.Refusals = append(v.Refusals, activities.Refusal{Step: fmt.Sprintf("s%d", i), Message: strings.Repeat("no ", 100)})
 	}
-	v.fit()
-	require.LessOrEqual(t, sizeOf(v), maxPayload)
+	v.Fit()
+	require.LessOrEqual(t, payload.SizeOf(v), payload.Max)
 	require.NotEmpty(t, v.Refusals)
 	require.Contains(t, v.Unseen[0], " more refusals")
 }
 
-func TestManyAlertsAreSentInParts(t *testing.T) {
-	const n = 400
-	var undos []compensations.StepReport
-	for i := range n {
-		undos = append(undos, compensations.StepReport{Step: fmt.Sprintf("s%d", i), Reason: strings.Repeat("x", activities.MaxText)})
-	}
-	var suite testsuite.WorkflowTestSuite
-	env := suite.NewTestWorkflowEnvironment()
-	sent := map[string]int{}
-	var mu sync.Mutex
-	env.RegisterActivityWithOptions(func(_ context.Context, alerts []Alert) error {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, a := range alerts {
-			sent[a.Step]++
-		}
-		if len(alerts) > maxBatch {
-			return fmt.Errorf("%d are sent at once", len(alerts))
-		}
-		if size := sizeOf(alerts); size > maxAlerted+len("[]") {
-			return fmt.Errorf("it is sent %d at once", size)
-		}
-		return nil
-	}, activity.RegisterOptions{Name: AlertActivity})
-	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		a := alerts{isLeaving: func() bool { return false }, changed: func() {}, patience: newPatience(0)}
-		var failed error
-		a.note = func(note string) { failed = errors.New(note) }
-		a.send(ctx, undos)
-		if len(a.waiting) != n {
-			return errors.New("it does not return at once")
-		}
-		return cmp.Or(workflow.Await(ctx, func() bool { return a.untold() == 0 }), failed)
-	})
-	require.NoError(t, env.GetWorkflowError())
-	require.Len(t, sent, n)
-	for step, times := range sent {
-		require.Equal(t, 1, times, step)
-	}
-}
-
 func checkState(t *testing.T, s State) {
 	before := s
-	s.fit()
-	require.LessOrEqual(t, sizeOf(s), maxPayload)
+	s.Fit()
+	require.LessOrEqual(t, payload.SizeOf(s), payload.Max)
 	require.Equal(t, len(before.Gates), len(s.Gates)+s.MoreGates)
 	require.Equal(t, len(before.Parks), len(s.Parks)+s.MoreParks)
 	for i, g := range s.Gates {
@@ -201,8 +154,8 @@ func checkState(t *testing.T, s State) {
 func checkAnswer(t *testing.T, a Answer) {
 	before := countRows(a)
 	asks := slices.ContainsFunc(a.Steps, func(s StepAnswer) bool { return s.Gate != nil })
-	a.fit()
-	require.LessOrEqual(t, sizeOf(a), maxAnswer)
+	a.Fit()
+	require.LessOrEqual(t, payload.SizeOf(a), maxAnswer)
 	require.Equal(t, before, countRows(a))
 	require.Equal(t, asks, slices.ContainsFunc(a.Steps, func(s StepAnswer) bool { return s.Gate != nil }))
 	for _, s := range a.Steps {
@@ -241,29 +194,29 @@ func TestACarryWhoseLedgerHasRoomFitsWhateverItsTexts(t *testing.T) {
 			id := fmt.Sprintf("s%d", i)
 			c.Saga.Entries = append(c.Saga.Entries, activities.Entry{
 				Version: 1, Seq: i + 1, Step: id, Action: "fake.do", Token: activities.NewToken("run", id, 1),
-				Params: []byte(`"` + incompressibleText(d.Rand, maxLedger(n)/n*9/8) + `"`),
+				Params: []byte(`"` + incompressibleText(d.Rand, MaxLedger(n)/n*9/8) + `"`),
 			})
 		}
 		size, err := packed.Size(bareCarry(c))
 		require.NoError(t, err)
-		require.Less(t, size, maxLedger(n))
+		require.Less(t, size, MaxLedger(n))
 		for i := range d.upTo(20) {
 			id := fmt.Sprintf("g%d", i)
-			c.Steps[id] = StepCarry{Notes: d.texts(10, maxWhy), Gate: &GateCarry{View: GateView{Step: id, Digest: "sha256:opening", Change: d.change()}}}
+			c.Steps[id] = StepCarry{Notes: d.texts(10, payload.MaxWhy), Gate: &GateCarry{View: GateView{Step: id, Digest: "sha256:opening", Change: d.change()}}}
 		}
-		c.Saga.Past.Steps, c.Notes = d.undos(20), d.texts(200, maxWhy)
+		c.Saga.Past.Steps, c.Notes = d.undos(20), d.texts(200, payload.MaxWhy)
 		c.Rollbacks = []RollbackCarry{{Undone: d.undos(20)}}
 		for range d.upTo(5) {
 			r := RequestCarry{Over: map[string]StepAnswer{}}
 			for i := range d.upTo(30) {
 				r.Over[fmt.Sprintf("s%d", i)] = StepAnswer{
-					ID: fmt.Sprintf("s%d", i), State: Done, Notes: d.texts(10, maxWhy), Outputs: map[string]any{"out": incompressibleText(d.Rand, d.upTo(activities.MaxOutputs-100))},
+					ID: fmt.Sprintf("s%d", i), State: Done, Notes: d.texts(10, payload.MaxWhy), Outputs: map[string]any{"out": incompressibleText(d.Rand, d.upTo(activities.MaxOutputs-100))},
 				}
 			}
 			c.Session.Requests = append(c.Session.Requests, r)
 		}
-		c.Session.cutOver()
-		raw, err := c.fit()
+		c.Session.CutOver()
+		raw, err := c.Fit()
 		require.NoError(t, err)
 		require.Less(t, len(raw), 2_000_000)
 		require.Len(t, decodeCarry(t, raw).Saga.Entries, n)

@@ -1,4 +1,4 @@
-package workflows
+package protocol
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 func TestLongOutputsLoseTheirMiddle(t *testing.T) {
@@ -23,14 +25,14 @@ func TestLongOutputsLoseTheirMiddle(t *testing.T) {
 }
 
 func TestOfManyOutputsTheLastOnesAreShown(t *testing.T) {
-	all, steps := outputs{}, []StepView{}
+	all, steps := map[string]map[string]any{}, []StepView{}
 	for i := range 200 {
 		id := fmt.Sprint(i)
 		all[id] = map[string]any{"stdout": strings.Repeat("x", maxShownOutput)}
 		steps = append(steps, StepView{ID: id, State: Done})
 	}
-	all.show(steps)
+	ShowOutputs(steps, all)
 	require.Nil(t, steps[0].Outputs)
 	require.NotNil(t, steps[199].Outputs)
-	require.LessOrEqual(t, sizeOf(steps), maxShownOutputs+4*maxShownOutput+200*100)
+	require.LessOrEqual(t, payload.SizeOf(steps), maxShownOutputs+4*maxShownOutput+200*100)
 }

@@ -1,6 +1,8 @@
-package workflows
+package protocol
 
-import "go.temporal.io/sdk/temporal"
+import (
+	"go.temporal.io/sdk/temporal"
+)
 
 // Workflow types.
 const (

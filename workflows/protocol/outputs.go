@@ -1,4 +1,4 @@
-package workflows
+package protocol
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 // Bounds on the outputs in the answer to a query, in bytes of JSON: of one output, and of all.
@@ -15,13 +16,13 @@ const (
 	maxShownOutputs = 128 << 10
 )
 
-// show adds to the views of steps what they have returned; where it is too much, the last steps come first.
-func (o outputs) show(steps []StepView) {
+// ShowOutputs adds to the views of steps what they have returned; where it is too much, the last steps come first.
+func ShowOutputs(steps []StepView, returned map[string]map[string]any) {
 	left := maxShownOutputs
 	for i := range slices.Backward(steps) {
 		if steps[i].State == Done && left > 0 {
-			steps[i].Outputs = CutOutputs(o[steps[i].ID])
-			left -= sizeOf(steps[i].Outputs)
+			steps[i].Outputs = CutOutputs(returned[steps[i].ID])
+			left -= payload.SizeOf(steps[i].Outputs)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package workflows
+package protocol
 
 import (
 	"encoding/base64"
@@ -34,7 +34,7 @@ func TestTheLargestLedgerIsCarriedWithEveryEntryParked(t *testing.T) {
 	}
 	size, err := packed.Size(bareCarry(c))
 	require.NoError(t, err)
-	each := (maxLedger(n) - size) / n * 5 / 4 // base64 compresses to what it encodes
+	each := (MaxLedger(n) - size) / n * 5 / 4 // base64 compresses to what it encodes
 	c.Saga.Progress = map[string]compensations.Progress{}
 	for i := range c.Saga.Entries {
 		e := &c.Saga.Entries[i]
@@ -48,8 +48,8 @@ func TestTheLargestLedgerIsCarriedWithEveryEntryParked(t *testing.T) {
 	ledger.Saga.Progress = nil
 	size, err = packed.Size(bareCarry(ledger))
 	require.NoError(t, err)
-	require.InDelta(t, maxLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
-	raw, err := c.fit()
+	require.InDelta(t, MaxLedger(n), size, 0.05*packed.Max, "the ledger is about as large as it may be")
+	raw, err := c.Fit()
 	require.NoError(t, err)
 	require.Len(t, decodeCarry(t, raw).Saga.Progress, n)
 }
@@ -68,7 +68,7 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	require.Error(t, err)
 	before := *c.Steps["7"].Gate
 	whole := c.Steps
-	raw, err := c.fit()
+	raw, err := c.Fit()
 	require.NoError(t, err)
 	after := decodeCarry(t, raw).Steps["7"].Gate.View
 	require.Equal(t, before.View.Digest, after.Digest)

@@ -1,12 +1,9 @@
-package workflows
+package protocol
 
 import (
 	"regexp"
 	"strings"
 	"time"
-
-	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 )
 
 // Chain names a task by the last run of its chain. FirstRunID is its identity: a server may let a workflow id be used again, but
@@ -135,17 +132,4 @@ type RecordName struct {
 	Since    time.Time `json:"since"`
 	// Holder is the workflow that holds it.
 	Holder string `json:"holder,omitempty"`
-}
-
-// Alert describes what needs a person: a step at its gate, an undo that is parked or waits for its host. A webhook gets a list of them, as JSON.
-type Alert struct {
-	Task   string                  `json:"task"`
-	Run    string                  `json:"run"`
-	Step   string                  `json:"step"`
-	Action string                  `json:"action"`
-	State  compensations.UndoState `json:"state"`
-	Reason string                  `json:"reason"`
-	Digest activities.Digest       `json:"digest,omitempty"`
-	// At is when it began to wait.
-	At time.Time `json:"at"`
 }

@@ -1,0 +1,119 @@
+package protocol
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Decision is the payload of the signals, and the argument of the updates, approve and reject: {"step": ..., "digest": ..., "who": ..., "why": ...}.
+type Decision struct {
+	Step string `json:"step"`
+	// Digest identifies the gate's present opening: it covers the change, the step's token and the number of the opening.
+	Digest activities.Digest `json:"digest"`
+	// Who is a claim: a bare signal proves nothing.
+	Who string `json:"who,omitempty"`
+	Why string `json:"why,omitempty"`
+}
+
+// Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an undo that is parked, or about a
+// step that is.
+type Resolution struct {
+	compensations.Resolution
+
+	// With replaces the parameters of a parked step that is to run again.
+	With json.RawMessage `json:"with,omitempty"`
+}
+
+// DoUnwind is the decision about a parked step to unwind the task. The others are compensations.Retry and compensations.Skip.
+const DoUnwind compensations.Do = "unwind"
+
+// ParkView is a step that has failed, was undone, and waits for a person.
+type ParkView struct {
+	Step string `json:"step"`
+	Uses string `json:"uses"`
+	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must carry it.
+	Digest activities.Digest `json:"digest"`
+	Try    int               `json:"try"`
+	Reason string            `json:"reason"`
+	// With are the parameters of that try, with their expressions.
+	With json.RawMessage `json:"with,omitempty"`
+	// Ways are the decisions that fit.
+	Ways  []compensations.Do `json:"ways"`
+	Since time.Time          `json:"since"`
+	// AgentDecides says that the agent of the session may decide as well.
+	AgentDecides bool `json:"agentDecides,omitempty"`
+}
+
+// CheckUndo refuses what only fits a parked step.
+func (r Resolution) CheckUndo() error {
+	if r.HasWith() {
+		return fmt.Errorf("with: step %q is not parked after a failure, so it takes no other parameters", r.Clip().Step)
+	}
+	return nil
+}
+
+func (r Resolution) HasWith() bool { return len(r.With) > 0 && string(r.With) != "null" }
+
+// Updates that decide what waits for a person, in every task, recovery, rollback and redo. They mean the same as the signals of the
+// same names and take the same arguments, and each answers with a DecisionAnswer once it has taken effect. One that decides nothing is
+// refused with NothingDecided and leaves no trace in the history.
+const (
+	// UpdateApprove opens a gate: argument Decision.
+	UpdateApprove = SignalApprove
+	// UpdateReject ends the task at a gate: argument Decision.
+	UpdateReject = SignalReject
+	// UpdateResolve decides about an undo that is parked or waits for its host, or about a step that is parked: argument Resolution.
+	UpdateResolve = compensations.SignalResolve
+)
+
+// NothingDecided is the type of the ApplicationError with which an update that decides nothing is refused: nothing waits at that step, or
+// something other than the digest says. The message says which.
+const NothingDecided = "NothingDecided"
+
+// DecisionAnswer is what an update that decides has come to.
+type DecisionAnswer struct {
+	Step string `json:"step"`
+	// State is that of the step behind its gate, or after its park.
+	State StepState `json:"state,omitempty"`
+	// Undo is that of the undo that was decided about.
+	Undo compensations.UndoState `json:"undo,omitempty"`
+	// Phase is that of the task, and Cause why it goes no further.
+	Phase Phase                `json:"phase"`
+	Cause *compensations.Cause `json:"cause,omitempty"`
+}
+
+// RefuseDecision returns the error with which an update that decides nothing is refused; nil for nil.
+func RefuseDecision(err error) error {
+	if err == nil {
+		return nil
+	}
+	return RefuseRequestf(NothingDecided, "%s", compensations.Reason(err))
+}
+
+// OrSomebody names who has decided something, as they claim.
+func OrSomebody(who string) string {
+	if who == "" {
+		return "somebody"
+	}
+	return who
+}
+
+// What a gate's timer is called.
+const (
+	gatePrefix = "gate: "
+	gateSuffix = " waits for approval"
+)
+
+// GateTimer is what the timer that limits a gate is called.
+func GateTimer(step string) string { return gatePrefix + step + gateSuffix }
+
+// GateOf returns the step whose gate a timer of that summary limits.
+func GateOf(summary string) (step string, isGate bool) {
+	step, isGate = strings.CutPrefix(strings.TrimSuffix(summary, gateSuffix), gatePrefix)
+	return step, isGate
+}
