@@ -211,7 +211,7 @@ func resolvePointer(doc any, at string) (any, error) {
 		return doc, nil
 	}
 	if !strings.HasPrefix(at, "/") {
-		return nil, fmt.Errorf("at: %q is no JSON Pointer; it starts with /", at)
+		return nil, fmt.Errorf("at: %q is not a JSON Pointer: one starts with /", at)
 	}
 	for token := range strings.SplitSeq(at[1:], "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
@@ -219,17 +219,17 @@ func resolvePointer(doc any, at string) (any, error) {
 		case map[string]any:
 			v, ok := d[token]
 			if !ok {
-				return nil, fmt.Errorf("nothing stands at %s", at)
+				return nil, fmt.Errorf("there is nothing at %s", at)
 			}
 			doc = v
 		case []any:
 			i := -1
 			if _, err := fmt.Sscanf(token, "%d", &i); err != nil || i < 0 || i >= len(d) {
-				return nil, fmt.Errorf("nothing stands at %s", at)
+				return nil, fmt.Errorf("there is nothing at %s", at)
 			}
 			doc = d[i]
 		default:
-			return nil, fmt.Errorf("nothing stands at %s", at)
+			return nil, fmt.Errorf("there is nothing at %s", at)
 		}
 	}
 	return doc, nil

@@ -1,8 +1,10 @@
 package activities
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
 // Kind is a kind of world that a worker's config can open. A world exports one as Kind, and worker/host lists it: whatever else
@@ -68,4 +70,14 @@ func CheckRoots(roots []string, bad Bad) {
 			bad("roots", "%q must be the absolute path of a folder that is there", r)
 		}
 	}
+}
+
+var configName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
+
+// CheckName refuses what cannot be the name of a database or of a server in a worker's config.
+func CheckName(name string) error {
+	if !configName.MatchString(name) {
+		return fmt.Errorf("%q must be a name of letters, digits, dashes and underscores, at most 63", name)
+	}
+	return nil
 }

@@ -136,6 +136,11 @@ func maskAll[T any](m *Masker, v T) (T, error) {
 	return masked, decodeExactly(raw, &masked)
 }
 
+// HoldsSecret reports whether a text has a secret of the call in it.
+func HoldsSecret(ctx context.Context, text []byte) bool {
+	return MaskerFrom(ctx).String(string(text)) != string(text)
+}
+
 // decodeExactly decodes JSON and keeps numbers as they are written: a float64 would round long ones.
 func decodeExactly(raw []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))

@@ -14,7 +14,7 @@ import (
 )
 
 // begin starts an example on a new stage.
-func begin(t *testing.T, name string) (p *player, before found.Sight) {
+func begin(t *testing.T, name string) (p *player, before found.Observed) {
 	p = newPlayer(t, nil)
 	p.work(p.stage.Config())
 	before = p.look()

@@ -156,7 +156,7 @@ func (p *player) end(id string) (compensations.Report, error) {
 	return report, err
 }
 
-func (p *player) look() found.Sight {
+func (p *player) look() found.Observed {
 	p.Helper()
 	s, err := found.Look(p.Context(), p.stage.Place())
 	require.NoError(p, err)
@@ -164,7 +164,7 @@ func (p *player) look() found.Sight {
 }
 
 // asBefore requires that the world is as before, judged without the worlds' code.
-func (p *player) asBefore(before found.Sight, want map[string][]found.Want, r compensations.Report) {
+func (p *player) asBefore(before found.Observed, want map[string][]found.Want, r compensations.Report) {
 	p.Helper()
 	var losses []string
 	for _, s := range r.Steps {

@@ -303,8 +303,8 @@ func (t *token) takeOut(d activities.Decision) (activities.Undone, error) {
 	return restored, err
 }
 
-// sighting is what was observed of a file.
-type sighting struct {
+// seen is what was observed of a file.
+type seen struct {
 	state   string
 	content activities.Digest
 	size    int
@@ -318,12 +318,12 @@ const (
 	foreign = "foreign"
 )
 
-func (s sighting) drift() *activities.Drift {
+func (s seen) drift() *activities.Drift {
 	return &activities.Drift{Digest: s.content, Diff: fmt.Sprintf("the key is not as the step left it: %s, %d bytes", s.state, s.size)}
 }
 
 // observeFile compares a file with the step's own, which the token's folder holds as ticket or mine.
-func (t *token) observeFile(path string) (s sighting, err error) {
+func (t *token) observeFile(path string) (s seen, err error) {
 	var rec addRecord
 	if _, err := t.Read(journal.Record, &rec); err != nil {
 		return s, err

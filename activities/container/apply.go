@@ -91,7 +91,7 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 	if a.rec = rec; found || err != nil {
 		return err
 	}
-	again, err := a.aim(ctx)
+	again, err := a.locate(ctx)
 	if err == nil {
 		err = activities.Judge(ctx, weigh(a.rec.ReadOnly))
 	}
@@ -152,21 +152,21 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 }
 
 // takeLease makes the container the step's own. It may be another one by then.
-func (a *application) takeLease(ctx context.Context, again *comeback) (*comeback, error) {
+func (a *application) takeLease(ctx context.Context, again *feasibleRedo) (*feasibleRedo, error) {
 	if err := a.token.Make(); err != nil { // who finds the lease looks for its step
 		return nil, err
 	}
 	before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.rec.Container.ID, a.entry)
 	if err == nil && waited {
-		again, err = a.aim(ctx)
+		again, err = a.locate(ctx)
 	}
 	a.rec.After = before
 	return again, err
 }
 
-// aim finds the container, and for a redo what to put back there.
-func (a *application) aim(ctx context.Context) (*comeback, error) {
-	again, err := a.comebackOf(ctx, a.entry)
+// locate finds the container, and for a redo what to put back there.
+func (a *application) locate(ctx context.Context) (*feasibleRedo, error) {
+	again, err := a.findRedo(ctx, a.entry)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (x *execAction) choose(ctx context.Context, p params, in container.InspectR
 
 // readBefore reads what later manifests are compared with, and what an approval covers where there is one, or a redo finds. Of
 // volumes it is what is in the copies.
-func (a *application) readBefore(ctx context.Context, again *comeback, approved bool) (before, found manifest.Manifest, err error) {
+func (a *application) readBefore(ctx context.Context, again *feasibleRedo, approved bool) (before, found manifest.Manifest, err error) {
 	differential := a.backend.Traits().Differential
 	switch {
 	case again != nil:

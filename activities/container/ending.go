@@ -19,10 +19,10 @@ type conclusion struct {
 	Turn string `json:"turn"`
 	// Undone is how the undo ended.
 	Undone activities.Undone `json:"undone,omitzero"`
-	// Container, Image, Usurper and Stopped are what the reset makes anew, and how; see [checkpoint.Rollback].
+	// Container, Image, Occupant and Stopped are what the reset makes anew, and how; see [checkpoint.Rollback].
 	Container container.InspectResponse `json:"container,omitzero"`
 	Image     string                    `json:"image,omitempty"`
-	Usurper   string                    `json:"usurper,omitempty"`
+	Occupant  string                    `json:"occupant,omitempty"`
 	Stopped   bool                      `json:"stopped,omitempty"`
 }
 

@@ -29,7 +29,7 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	if err := t.CheckOpen(); err != nil {
 		return activities.Change{}, err
 	}
-	again, err := x.comebackOf(ctx, e)
+	again, err := x.findRedo(ctx, e)
 	if err != nil {
 		return activities.Change{}, err
 	}
@@ -90,7 +90,7 @@ func weigh(readsOnly bool) activities.Change {
 }
 
 // planAgain is the plan of a redo.
-func (x *execAction) planAgain(ctx context.Context, p params, again *comeback) (activities.Change, error) {
+func (x *execAction) planAgain(ctx context.Context, p params, again *feasibleRedo) (activities.Change, error) {
 	now, err := again.read(ctx)
 	if err != nil {
 		return activities.Change{}, err

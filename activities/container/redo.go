@@ -34,8 +34,8 @@ type redo struct {
 	Done record.Completion `json:"done"`
 }
 
-// comeback is a redo that can be done: what it puts back, and the container that it finds.
-type comeback struct {
+// feasibleRedo is a redo that can be done: what it puts back, and the container that it finds.
+type feasibleRedo struct {
 	redo
 	target container.InspectResponse
 	ignore []string
@@ -48,9 +48,9 @@ type comeback struct {
 	started map[string]manifest.Difference
 }
 
-// comebackOf looks for what the entry's forward has to put back. Nil: nothing was taken away, for the command had not run
+// findRedo looks for what the entry's forward has to put back. Nil: nothing was taken away, for the command had not run
 // or not come to its end; then it runs.
-func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeback, error) {
+func (x *execAction) findRedo(ctx context.Context, e activities.Entry) (*feasibleRedo, error) {
 	if e.Redoes == "" {
 		return nil, nil //nolint:nilnil // there is nothing to put back, and nothing wrong
 	}
@@ -81,7 +81,7 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	if len(rec.Volumes) > 0 {
 		return nil, nil //nolint:nilnil // of what it wrote in volumes nothing is kept: the command runs again
 	}
-	back := comeback{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, backend: rec.Backend}
+	back := feasibleRedo{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, backend: rec.Backend}
 	at, err := x.backends.Of(rec.Backend).FindSalvage(ctx, checkpoint.Rollback{Token: e.Redoes, Turn: checkpoint.UndoTurn, Container: rec.Container})
 	if err != nil {
 		return nil, err
@@ -96,11 +96,11 @@ func (x *execAction) comebackOf(ctx context.Context, e activities.Entry) (*comeb
 	back.read = func(ctx context.Context) (manifest.Manifest, error) {
 		return x.backends.Of(rec.Backend).ReadManifest(ctx, e.Redoes, back.target.ID, rec.Ignore)
 	}
-	sight, _, err := x.lineage.Sight(back.target.ID)
+	seen, _, err := x.lineage.Seen(back.target.ID)
 	if err != nil {
 		return nil, err
 	}
-	back.started = sight.Started
+	back.started = seen.Started
 	if back.before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (contai
 }
 
 // checkUnchanged refuses where someone has changed the container since the rollback.
-func (c *comeback) checkUnchanged(now manifest.Manifest) error {
+func (c *feasibleRedo) checkUnchanged(now manifest.Manifest) error {
 	if differs := c.before.Accept(c.started, now).Diff(now); len(differs) > 0 {
 		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s", engine.NameOf(c.target), strings.Join(manifest.Few(differs), "; "))
 	}
@@ -135,7 +135,7 @@ func (c *comeback) checkUnchanged(now manifest.Manifest) error {
 }
 
 // change says what a redo would do.
-func (c *comeback) change(now manifest.Manifest, losses []string) activities.Change {
+func (c *feasibleRedo) change(now manifest.Manifest, losses []string) activities.Change {
 	lines := now.Diff(c.after)
 	return activities.Change{
 		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%s)", engine.NameOf(c.target), activities.CountOf(len(lines), "path")),
@@ -149,7 +149,7 @@ func (c *comeback) change(now manifest.Manifest, losses []string) activities.Cha
 
 // adopt notes in the record of a forward what it puts back, and makes the journal of the token whole: what it needs may be
 // released at any time.
-func (a *application) adopt(c *comeback) error {
+func (a *application) adopt(c *feasibleRedo) error {
 	a.rec.Redo = &c.redo
 	if len(c.after) == 0 { // it has no file
 		return nil

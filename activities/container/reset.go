@@ -37,8 +37,8 @@ func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if by.Usurper != "" {
-		s := target.View{Name: engine.NameOf(by.Container), Gone: true, Usurper: by.Usurper}
+	if by.Occupant != "" {
+		s := target.View{Name: engine.NameOf(by.Container), Gone: true, Occupant: by.Occupant}
 		if drift := s.Drift(); d.Force != drift.Digest {
 			return activities.Undone{Outcome: activities.Drifted, Observed: s.String(), Drift: drift}, nil
 		}
@@ -60,7 +60,7 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 		stands, by.Container, err = x.findPresent(ctx, rec.Container.ID)
 		if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(by.Container) {
 			by.Container = rec.Container
-			by.Usurper, err = target.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
+			by.Occupant, err = target.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
 		}
 	}
 	if !found || record.IsDamaged(err) {
@@ -76,7 +76,7 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 	if record.IsDamaged(err) {
 		err = nil
 	}
-	by.Stopped = ended && by.Usurper == "" && done.IsStoppedSince(by.Container) && !stands.HasFailed(by.Container)
+	by.Stopped = ended && by.Occupant == "" && done.IsStoppedSince(by.Container) && !stands.HasFailed(by.Container)
 	return by, err
 }
 
@@ -106,7 +106,7 @@ func (x *execAction) findNamed(ctx context.Context, e activities.Entry) (contain
 func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by conclusion) (activities.Undone, error) {
 	name := engine.NameOf(by.Container)
 	back, err := x.backends.Commit.RollBack(ctx, checkpoint.Rollback{
-		Token: e.Token, Turn: checkpoint.ResetTurn, Container: by.Container, Checkpoint: by.Image, Usurper: by.Usurper, Stopped: by.Stopped,
+		Token: e.Token, Turn: checkpoint.ResetTurn, Container: by.Container, Checkpoint: by.Image, Occupant: by.Occupant, Stopped: by.Stopped,
 	})
 	if err != nil {
 		return activities.Undone{}, err

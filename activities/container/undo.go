@@ -176,7 +176,7 @@ func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u 
 	}
 	u.left = now.After
 	drift := now.Drift()
-	if d.Orphan && x.isLost(rec, now, present) && (now.Usurper == "" || d.Force == drift.Digest) {
+	if d.Orphan && x.isLost(rec, now, present) && (now.Occupant == "" || d.Force == drift.Digest) {
 		undone, err = x.settleLost(ctx, t, rec, before, d)
 		return undone, nil, true, err
 	}
@@ -196,7 +196,7 @@ func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u 
 	if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil {
 		return undone, nil, false, err
 	}
-	to.Usurper, to.Stopped = now.Usurper, now.Stopped
+	to.Occupant, to.Stopped = now.Occupant, now.Stopped
 	if len(rec.Volumes) == 0 { // to check their copies may take long
 		to.Now = present
 	}

@@ -46,7 +46,7 @@ func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecor
 	s.ID = stands.ID
 	if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(present) {
 		s.Gone = true
-		s.Usurper, err = target.FindHolder(ctx, x.engine, s.Name)
+		s.Occupant, err = target.FindHolder(ctx, x.engine, s.Name)
 		return s, present, err
 	}
 	if err != nil {
@@ -63,11 +63,11 @@ func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecor
 	if !present.State.Running {
 		s.Now.Adopt(s.After)
 	}
-	sight, _, err := x.lineage.Sight(s.ID)
+	seen, _, err := x.lineage.Seen(s.ID)
 	if err != nil {
 		return s, present, err
 	}
-	s.Accept(sight.Started)
+	s.Accept(seen.Started)
 	return s, present, volumes.AddTo(ctx, s.Now, rec.Volumes)
 }
 

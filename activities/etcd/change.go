@@ -32,7 +32,7 @@ func (k change) isUnchanged() bool {
 
 // changes are those of the keys of a step, sorted by key. A key that is to be deleted and is not there is one too: it must still not be
 // there when the step acts, and when it is undone.
-func (f *forward) changes(s sight) ([]change, error) {
+func (f *forward) changes(s snapshot) ([]change, error) {
 	all := map[string]change{}
 	for i, each := range f.params.Put {
 		lease, err := each.leaseID(fmt.Sprintf("put[%d]", i))
@@ -117,7 +117,7 @@ func (f *forward) digest(changes []change) (activities.Digest, error) {
 }
 
 // operations are the transaction of the step: the conditions under which it happens, beside those of the author, and what it does.
-func (f *forward) operations(s sight, changes []change) (conditions []client.Cmp, then []client.Op, images []image) {
+func (f *forward) operations(s snapshot, changes []change) (conditions []client.Cmp, then []client.Op, images []image) {
 	for _, k := range changes {
 		conditions = append(conditions, unchanged(k.key, k.before))
 		i := image{Key: []byte(k.key)}
@@ -143,7 +143,7 @@ func (f *forward) operations(s sight, changes []change) (conditions []client.Cmp
 }
 
 // checkConditions refuses a step whose author's conditions do not hold.
-func (f *forward) checkConditions(s sight) error {
+func (f *forward) checkConditions(s snapshot) error {
 	for i, each := range f.params.Compare {
 		is := s.keys[each.Key]
 		problem := ""

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// sight is what a database holds at one revision.
-type sight struct {
+// snapshot is what a database holds at one revision.
+type snapshot struct {
 	revision int64
 	record   *record // nil if the token has none
 	seen     int64   // the mod revision of the record; 0 if there is none
@@ -22,12 +22,12 @@ type sight struct {
 }
 
 // look reads the record of a token, keys and spans, all at the last revision.
-func (c *connection) look(token string, keys []string, spans []span) (sight, error) {
+func (c *connection) look(token string, keys []string, spans []span) (snapshot, error) {
 	return c.lookAt(0, token, keys, spans)
 }
 
 // lookAt is look at a revision; 0 stands for the last one.
-func (c *connection) lookAt(revision int64, token string, keys []string, spans []span) (sight, error) {
+func (c *connection) lookAt(revision int64, token string, keys []string, spans []span) (snapshot, error) {
 	var then []client.Op
 	for _, key := range append([]string{idKey, recordPrefix + token, imagesPrefix + token}, keys...) {
 		then = append(then, client.OpGet(key, client.WithRev(revision)))
@@ -37,25 +37,25 @@ func (c *connection) lookAt(revision int64, token string, keys []string, spans [
 	}
 	r, err := c.commit(nil, then)
 	if err != nil {
-		return sight{}, c.explain(err)
+		return snapshot{}, c.explain(err)
 	}
 	found := func(i int) []*mvccpb.KeyValue { return r.Responses[i].GetResponseRange().Kvs }
 	switch id := found(0); {
 	case len(id) == 0:
-		return sight{}, c.explainJournal("")
+		return snapshot{}, c.explainJournal("")
 	case string(id[0].Value) != c.id:
-		return sight{}, c.explainJournal(string(id[0].Value))
+		return snapshot{}, c.explainJournal(string(id[0].Value))
 	}
-	s := sight{revision: r.Header.Revision, keys: map[string]*mvccpb.KeyValue{}}
+	s := snapshot{revision: r.Header.Revision, keys: map[string]*mvccpb.KeyValue{}}
 	if at := found(1); len(at) > 0 {
 		r, whole := readRecord(token, at[0].Value)
 		if !whole {
-			return sight{}, c.damaged(token, "has a record of it that is damaged")
+			return snapshot{}, c.damaged(token, "has a record of it that is damaged")
 		}
 		s.record, s.seen, s.acted = &r, at[0].ModRevision, at[0].CreateRevision
 		s.images, s.problem = c.readImages(token, r, found(2))
 	} else if len(found(2)) > 0 {
-		return sight{}, c.damaged(token, "has lost its record")
+		return snapshot{}, c.damaged(token, "has lost its record")
 	}
 	for i, key := range keys {
 		if at := found(ourOps + i); len(at) > 0 {

@@ -106,6 +106,6 @@ func (f *forward) preflight(o activities.Outlook) error {
 		return err
 	}
 	f.params, f.spans = p, spans
-	_, err = f.changes(sight{})
+	_, err = f.changes(snapshot{})
 	return err
 }

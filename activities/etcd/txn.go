@@ -122,7 +122,7 @@ func (a *txnAction) Apply(ctx context.Context, e activities.Entry, s activities.
 		return activities.Result{}, err
 	}
 	defer f.end()
-	private := activities.MaskerFrom(ctx).String(string(s.With)) != string(s.With)
+	private := activities.HoldsSecret(ctx, s.With)
 	for {
 		result, err := f.applyOnce(ctx, e, private, want)
 		if errors.Is(err, errMoved) {

@@ -83,7 +83,7 @@ func (c *connection) amend(token string, change func(*record) (bool, error), the
 	}
 }
 
-// undoOnce looks, and puts the keys back if they still are as they were seen. It has moved if they are not.
+// undoOnce looks, and puts the keys back if they still are as they were seen. If they are not, moved is true, and nothing was touched.
 func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool, err error) {
 	s, err := c.see(e.Token)
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	return c.settle(e.Token, s)
 }
 
-// putBack puts the keys back if they still are as they were seen, and looks at what that has left. It has moved if they are not.
+// putBack puts the keys back if they still are as they were seen, and looks at what that has left. If they are not, moved is true, and nothing was touched.
 func (c *connection) putBack(token string, v view) (after view, moved bool, err error) {
 	conditions, then := v.restoration()
 	done, err := c.store(token, v.seen, *v.record, conditions, then...)
@@ -133,7 +133,7 @@ func (c *connection) putBack(token string, v view) (after view, moved bool, err 
 	}
 	reach("restored")
 	after = v
-	after.sight, err = c.lookAt(done.Header.Revision, token, v.names(), nil)
+	after.snapshot, err = c.lookAt(done.Header.Revision, token, v.names(), nil)
 	return after, false, err
 }
 
@@ -155,7 +155,7 @@ func (c *connection) settle(token string, v view) (outcome activities.Undone, mo
 
 // view is what a token's record says, and what its keys hold now.
 type view struct {
-	sight
+	snapshot
 
 	leases map[client.LeaseID]int64 // the seconds that each lease of an image has left; those that have ended are not in it
 }
@@ -167,7 +167,7 @@ func (c *connection) see(token string) (view, error) {
 		err = s.problem
 	}
 	if err != nil || s.record == nil || len(s.images) == 0 {
-		return view{sight: s}, err
+		return view{snapshot: s}, err
 	}
 	if s, err = c.look(token, s.names(), nil); err == nil {
 		err = s.problem
@@ -175,7 +175,7 @@ func (c *connection) see(token string) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := view{sight: s, leases: map[client.LeaseID]int64{}}
+	v := view{snapshot: s, leases: map[client.LeaseID]int64{}}
 	asked := map[client.LeaseID]bool{client.NoLease: true}
 	for _, each := range s.images {
 		for _, id := range each.leases() {
@@ -198,7 +198,7 @@ func (c *connection) see(token string) (view, error) {
 }
 
 // names are the keys of the images.
-func (s sight) names() (all []string) {
+func (s snapshot) names() (all []string) {
 	for _, each := range s.images {
 		all = append(all, string(each.Key))
 	}

@@ -192,8 +192,8 @@ func (a *action) describeDraft(d *draft) (summary string, outputs map[string]any
 }
 
 // planKept notes in the plan of an undo what it removes.
-func (u *undoRun) planKept(p *plan, sights []opState) (err error) {
-	for _, s := range sights {
+func (u *undoRun) planKept(p *plan, seen []opState) (err error) {
+	for _, s := range seen {
 		kept := s.Pre
 		if s.swap {
 			kept = s.atTarget

@@ -160,10 +160,10 @@ func (u *undoRun) restoreAll(ctx context.Context) (activities.Undone, error) {
 		return none, err
 	}
 	u.reach("undo-claimed")
-	sights := make([]opState, len(u.rec.Ops))
+	seen := make([]opState, len(u.rec.Ops))
 	for i, o := range u.rec.Ops {
-		sights[i] = opState{op: o, ticket: undoPath(u.id, u.attempt, u.rec.Attempt, o.ticket(i))}
-		if err := u.observeOp(ctx, &sights[i]); err != nil {
+		seen[i] = opState{op: o, ticket: undoPath(u.id, u.attempt, u.rec.Attempt, o.ticket(i))}
+		if err := u.observeOp(ctx, &seen[i]); err != nil {
 			return none, err
 		}
 	}
@@ -172,32 +172,32 @@ func (u *undoRun) restoreAll(ctx context.Context) (activities.Undone, error) {
 		return none, err
 	}
 	// Everything is examined before anything is touched: a step is undone completely or not at all.
-	for _, s := range sights {
+	for _, s := range seen {
 		if u.isDamaged(s) {
 			return none, damagedOriginal(u.root, s.ticket, s.op)
 		}
 	}
 	var drifted []difference
-	for i := range sights {
-		drift, err := u.judgeOp(ctx, &sights[i])
+	for i := range seen {
+		drift, err := u.judgeOp(ctx, &seen[i])
 		if err != nil {
 			return none, err
 		}
 		if drift {
-			drifted = append(drifted, difference{sights[i].op, sights[i].atTarget})
+			drifted = append(drifted, difference{seen[i].op, seen[i].atTarget})
 		}
 	}
 	if drift := u.drift(drifted); drift != nil && u.decided.Force != drift.Digest {
 		return activities.Undone{Outcome: activities.Drifted, Observed: u.describeDifferences(drifted), Drift: drift}, nil
 	}
-	if err := u.checkFolders(sights); err != nil {
+	if err := u.checkFolders(seen); err != nil {
 		return none, err
 	}
-	if err := u.writePlan(sights, len(drifted) > 0); err != nil {
+	if err := u.writePlan(seen, len(drifted) > 0); err != nil {
 		return none, err
 	}
 	u.reach("undo-planned")
-	for _, s := range slices.Backward(sights) {
+	for _, s := range slices.Backward(seen) {
 		if !s.swap {
 			continue
 		}
@@ -293,8 +293,8 @@ func (u *undoRun) judgeOp(ctx context.Context, s *opState) (drift bool, err erro
 }
 
 // checkFolders refuses to put an original back into a folder that is gone: how that was is not known.
-func (u *undoRun) checkFolders(sights []opState) error {
-	for _, s := range sights {
+func (u *undoRun) checkFolders(seen []opState) error {
+	for _, s := range seen {
 		if !s.swap {
 			continue
 		}
@@ -310,12 +310,12 @@ func (u *undoRun) checkFolders(sights []opState) error {
 }
 
 // writePlan makes durable what is to be done before any of it is. The first attempt to get here decides.
-func (u *undoRun) writePlan(sights []opState, forced bool) error {
+func (u *undoRun) writePlan(seen []opState, forced bool) error {
 	if u.planned {
 		return nil
 	}
 	p := plan{Began: time.Now().UTC()}
-	for _, s := range sights {
+	for _, s := range seen {
 		p.Acted = p.Acted || s.swap || s.atTicket.equals(s.Pre) && !s.Pre.equals(s.Post)
 		if s.note != "" {
 			p.Notes = append(p.Notes, s.note)
@@ -336,7 +336,7 @@ func (u *undoRun) writePlan(sights []opState, forced bool) error {
 		p.Parents = append(p.Parents, before)
 	}
 	if u.decided.Redoable && p.Acted {
-		if err := u.planKept(&p, sights); err != nil {
+		if err := u.planKept(&p, seen); err != nil {
 			return err
 		}
 	}

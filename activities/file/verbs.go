@@ -162,7 +162,7 @@ func (d *draft) keepText(ctx context.Context, n int, x fileToWrite, at string) e
 	if err != nil {
 		return err
 	}
-	secret := activities.MaskerFrom(ctx).String(string(x.text)) != string(x.text)
+	secret := activities.HoldsSecret(ctx, x.text)
 	if x.source != nil || secret || info.Mode()&0o077 == 0 {
 		o.Private = true
 	}

@@ -7,14 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
-
-var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
 
 // CheckNames reports what is wrong with the names of databases in a config, of which there must be one.
 func CheckNames[D any](config string, databases map[string]D) error {
@@ -23,8 +20,8 @@ func CheckNames[D any](config string, databases map[string]D) error {
 	}
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
-		if !namePattern.MatchString(name) {
-			problems = append(problems, fmt.Errorf("%s: %q must be a name of letters, digits, dashes and underscores, at most 63", config, name))
+		if err := activities.CheckName(name); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", config, err))
 		}
 	}
 	return errors.Join(problems...)

@@ -98,7 +98,7 @@ type prepared struct {
 
 // prepare looks at what the call of a step would change, and chooses its inverse.
 func (a *action) prepare(ctx context.Context, token string, s activities.Step) (*prepared, error) {
-	if activities.MaskerFrom(ctx).String(string(s.With)) != string(s.With) {
+	if activities.HoldsSecret(ctx, s.With) {
 		return nil, activities.Errorf(activities.Refused, "arguments: they hold a secret, which the journal would keep; give it to the server in its environment")
 	}
 	p, err := decodeCall(s)

@@ -49,7 +49,7 @@ func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 		bad("servers", "name at least one server")
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Servers)) {
-		if err := CheckName(name); err != nil {
+		if err := activities.CheckName(name); err != nil {
 			bad("servers", "%v", err)
 		}
 		s.Servers[name].check(o.Secrets, func(field, format string, args ...any) { bad("servers."+name+"."+field, format, args...) })

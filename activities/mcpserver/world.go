@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -81,8 +80,6 @@ func (s Server) Validate() error {
 	return nil
 }
 
-var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
-
 // Validate reports every invalid field.
 func (c Config) Validate() error {
 	var problems []error
@@ -93,7 +90,7 @@ func (c Config) Validate() error {
 		bad(": name at least one server")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
-		if err := CheckName(name); err != nil {
+		if err := activities.CheckName(name); err != nil {
 			bad(": %w", err)
 		}
 		if err := c.Servers[name].Validate(); err != nil {
@@ -104,14 +101,6 @@ func (c Config) Validate() error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-// CheckName refuses what cannot be the name of a server.
-func CheckName(name string) error {
-	if !namePattern.MatchString(name) {
-		return fmt.Errorf("%q must be a name of letters, digits, dashes and underscores, at most 63", name)
-	}
-	return nil
 }
 
 // world is what the actions share.

@@ -113,7 +113,7 @@ func (r *record) findContradiction(token string, result, tables, alterations *st
 	acted := tables != nil
 	switch {
 	case !slices.Contains([]string{applied, undoing, undone, released}, r.State):
-		return "it has no state that there is"
+		return "its state is unknown"
 	case r.State == undone && r.Outcome.Outcome == "":
 		return "it does not hold the outcome of its undo"
 	case r.State == undone:

@@ -30,9 +30,8 @@ type Config struct {
 type Database = server.Database
 
 var (
-	namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
-	oneTable    = regexp.MustCompile(`^[^.]+\.[^.]+$`)
-	oneColumn   = regexp.MustCompile(`^[^.]+\.[^.]+\.[^.]+$`)
+	oneTable  = regexp.MustCompile(`^[^.]+\.[^.]+$`)
+	oneColumn = regexp.MustCompile(`^[^.]+\.[^.]+\.[^.]+$`)
 )
 
 // Validate reports every invalid field.
@@ -46,8 +45,8 @@ func (c Config) Validate() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Databases)) {
 		d := c.Databases[name]
-		if !namePattern.MatchString(name) {
-			bad(": %q must be a name of letters, digits, dashes and underscores, at most 63", name)
+		if err := activities.CheckName(name); err != nil {
+			bad(": %w", err)
 		}
 		if d.DSN == nil {
 			bad(".%s.dsn: name the secret that holds the connection string", name)

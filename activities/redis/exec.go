@@ -145,7 +145,7 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	}
 	defer f.end()
 	private := ""
-	if activities.MaskerFrom(ctx).String(string(s.With)) != string(s.With) {
+	if activities.HoldsSecret(ctx, s.With) {
 		private = "1"
 	}
 	for {

@@ -59,7 +59,7 @@ func (c *connection) damaged(e activities.Entry, what string) error {
 		"nothing was touched; bring the record back, or decide what becomes of the step", c.name, e.Token, journalKey, what)
 }
 
-// undoOnce looks, and puts the keys back if they still are as they were seen. It has moved if they are not.
+// undoOnce looks, and puts the keys back if they still are as they were seen. If they are not, moved is true, and nothing was touched.
 func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool, err error) {
 	s, err := c.see(e)
 	if err != nil {

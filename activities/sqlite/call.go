@@ -117,7 +117,7 @@ func (a *action) call(ctx context.Context, j job, result any) error {
 		return err
 	}
 	j.Config, j.Owner, j.Approval = a.Config, activities.OwnerOf(ctx), activities.ApprovalFrom(ctx)
-	j.Private = activities.MaskerFrom(ctx).String(string(j.Step.With)) != string(j.Step.With)
+	j.Private = activities.HoldsSecret(ctx, j.Step.With)
 	receiver, sender, err := os.Pipe()
 	if err != nil {
 		return err

@@ -112,6 +112,6 @@ func differences(world string, before, now found.Snapshot, want []found.Want, e 
 	if !e.committed() {
 		want = nil
 	}
-	sight := found.Sight{world: before}
-	return sight.Compare(found.Sight{world: now}, map[string][]found.Want{world: want}, append(e.losses(), losses...))[0].Wrong
+	sight := found.Observed{world: before}
+	return sight.Compare(found.Observed{world: now}, map[string][]found.Want{world: want}, append(e.losses(), losses...))[0].Wrong
 }

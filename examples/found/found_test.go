@@ -118,7 +118,7 @@ func TestStripeCountsWhatIsLive(t *testing.T) {
 		_, _ = w.Write([]byte(body))
 	}))
 	defer server.Close()
-	look := func() found.Sight {
+	look := func() found.Observed {
 		s, err := found.Look(t.Context(), found.Place{Stripe: server.URL})
 		require.NoError(t, err)
 		return s
@@ -138,14 +138,14 @@ func TestStripeCountsWhatIsLive(t *testing.T) {
 }
 
 func TestALossOfAContainerIsForgivenOnlyWhereTheReportNamesIt(t *testing.T) {
-	is := func(id, part, content string) found.Sight {
-		return found.Sight{found.ContainerWorld: {
+	is := func(id, part, content string) found.Observed {
+		return found.Observed{found.ContainerWorld: {
 			"the container": {"id": id, "name": "/app"}, "/srv/a": {"part of a second": part, "sha256": content},
 		}}
 	}
 	before := is("1", "123456789", "x")
 	named := []string{"the container is made anew: it has another id, its image is named by id", "of files: times below a second, sockets"}
-	finding := func(now found.Sight, losses []string) found.Finding { return before.Compare(now, nil, losses)[0] }
+	finding := func(now found.Observed, losses []string) found.Finding { return before.Compare(now, nil, losses)[0] }
 
 	require.True(t, finding(is("2", "000000000", "x"), named).OK)
 	require.Equal(t, []string{"times below a second", "it has another id"}, finding(is("2", "000000000", "x"), named).Lost)

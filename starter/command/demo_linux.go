@@ -178,7 +178,7 @@ func (p *program) fitExample(example examples.Example, s *stage.Stage) (examples
 
 // judgeWorld prints the report and what an independent check finds. wrong says that the world, or the way the task ended,
 // is not what the example should lead to.
-func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example examples.Example, before found.Sight, e tasks.Ending) (wrong, err error) {
+func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example examples.Example, before found.Observed, e tasks.Ending) (wrong, err error) {
 	if e.Report == nil {
 		return nil, errors.New(e.Failure)
 	}

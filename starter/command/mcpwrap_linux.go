@@ -52,7 +52,7 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 		sum := sha256.Sum256([]byte(f.wrap))
 		f.name = "server-" + hex.EncodeToString(sum[:4])
 	}
-	if err := mcpserver.CheckName(f.name); err != nil {
+	if err := activities.CheckName(f.name); err != nil {
 		return usage.Errorf("--name: %w", err)
 	}
 	state, err := local.StateFolder()

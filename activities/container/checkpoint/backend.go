@@ -141,8 +141,8 @@ type Rollback struct {
 	Keep activities.Digest
 	// Stopped leaves the container stopped; Resumes says that whoever asks starts it in the end.
 	Stopped, Resumes bool
-	// Usurper is the id of another container that has the name now, and that a person has decided to replace.
-	Usurper string
+	// Occupant is the id of another container that has the name now, and that a person has decided to replace.
+	Occupant string
 }
 
 // Restoration is what a rollback has made and seen.

@@ -46,8 +46,8 @@ type settlement struct {
 	Unstartable string `json:"unstartable,omitempty"`
 }
 
-// Sight is the document of what a rollback has seen of what it has brought back.
-type Sight struct {
+// Seen is the document of what a rollback has seen of what it has brought back.
+type Seen struct {
 	// Differs is what was not as before.
 	Differs []string `json:"differs,omitempty"`
 	// Started is what differed from before the step when the rollback ended: what its program had written since its start.
@@ -57,7 +57,7 @@ type Sight struct {
 const (
 	successorDoc = "successor"
 	settledDoc   = "settled"
-	sightDoc     = "sight"
+	seenDoc      = "seen"
 )
 
 // Open opens the lineage in folder dir.
@@ -115,19 +115,19 @@ func (l *Lineage) create(id, name string, doc any) error {
 	return err
 }
 
-// Sight reads what the rollback that made the container id has seen, once that is noted.
-func (l *Lineage) Sight(id string) (s Sight, noted bool, err error) {
+// Seen reads what the rollback that made the container id has seen, once that is noted.
+func (l *Lineage) Seen(id string) (s Seen, noted bool, err error) {
 	t, err := l.tokenFor(id)
 	if err != nil {
 		return s, false, err
 	}
-	noted, err = t.Read(sightDoc, &s)
+	noted, err = t.Read(seenDoc, &s)
 	return s, noted, err
 }
 
-// NoteSight notes what the rollback that made the container id has seen, unless that is noted already. It returns what is noted.
-func (l *Lineage) NoteSight(id string, s Sight) (Sight, error) {
-	err := l.create(id, sightDoc, &s)
+// NoteSeen notes what the rollback that made the container id has seen, unless that is noted already. It returns what is noted.
+func (l *Lineage) NoteSeen(id string, s Seen) (Seen, error) {
+	err := l.create(id, seenDoc, &s)
 	return s, err
 }
 

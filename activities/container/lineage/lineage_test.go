@@ -78,16 +78,16 @@ func TestASuccessorThatEndsAtOnceHasNotBeenStopped(t *testing.T) {
 func TestWhatARollbackHasSeenIsNotedOnce(t *testing.T) {
 	l, err := Open(t.TempDir(), portless{})
 	require.NoError(t, err)
-	id, first := strings.Repeat("c", 64), Sight{Differs: []string{"+ /a"}}
-	_, noted, err := l.Sight(id)
+	id, first := strings.Repeat("c", 64), Seen{Differs: []string{"+ /a"}}
+	_, noted, err := l.Seen(id)
 	require.NoError(t, err)
 	require.False(t, noted)
-	for _, s := range []Sight{first, {}} {
-		kept, err := l.NoteSight(id, s)
+	for _, s := range []Seen{first, {}} {
+		kept, err := l.NoteSeen(id, s)
 		require.NoError(t, err)
 		assert.Equal(t, first, kept)
 	}
-	kept, noted, err := l.Sight(id)
+	kept, noted, err := l.Seen(id)
 	require.NoError(t, err)
 	assert.True(t, noted)
 	assert.Equal(t, first, kept)

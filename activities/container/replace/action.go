@@ -90,8 +90,8 @@ type replacement struct {
 	Volumes []string `json:"volumes,omitempty"`
 }
 
-// aim finds the container and the image, and refuses what could not be taken back.
-func (a *Action) aim(ctx context.Context, p params) (r replacement, err error) {
+// locate finds the container and the image, and refuses what could not be taken back.
+func (a *Action) locate(ctx context.Context, p params) (r replacement, err error) {
 	if r.Old, err = target.Find(ctx, a.Engine, a.Lineage, p.Container); err != nil {
 		return r, err
 	}
@@ -214,7 +214,7 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	if err := t.CheckOpen(); err != nil {
 		return activities.Change{}, err
 	}
-	r, err := a.aim(ctx, p)
+	r, err := a.locate(ctx, p)
 	if err != nil {
 		return activities.Change{}, err
 	}

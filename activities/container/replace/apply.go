@@ -87,7 +87,7 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 	if found || err != nil {
 		return err
 	}
-	r, err := w.aim(ctx, p)
+	r, err := w.locate(ctx, p)
 	if err == nil {
 		err = activities.Judge(ctx, r.weigh())
 	}
@@ -99,7 +99,7 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 	}
 	before, waited, err := w.Leases.Take(ctx, p.Container, r.Old.ID, w.entry)
 	if err == nil && waited {
-		r, err = w.aim(ctx, p)
+		r, err = w.locate(ctx, p)
 	}
 	if err != nil {
 		return err

@@ -36,7 +36,7 @@ func (a *Action) view(ctx context.Context, t *journal.Token, rec stepRecord, fre
 		}
 	}
 	if holder != id {
-		s.Gone, s.Usurper = true, holder
+		s.Gone, s.Occupant = true, holder
 		return s, nil
 	}
 	s.Now, err = manifest.Take(ctx, a.Engine, id, rec.Ignore)

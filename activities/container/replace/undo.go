@@ -97,7 +97,7 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 			Observed: fmt.Sprintf("the old container %s has been removed by somebody: there is nothing to switch back to, and what has its name now is left as it is", rec.Old.ID[:12]),
 		}, nil
 	}
-	usurper, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
+	occupant, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
 	if err == nil && drifted.Outcome == activities.Drifted {
 		err = a.Leases.CheckLater(engine.NameOf(rec.Old), t, rec.Owned)
 	}
@@ -111,8 +111,8 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 	if err := a.removeMade(ctx, e.Token, fresh.ID, trial.ID); err != nil {
 		return activities.Undone{}, err
 	}
-	if usurper != "" {
-		if err := a.Lineage.Remove(ctx, usurper); err != nil {
+	if occupant != "" {
+		if err := a.Lineage.Remove(ctx, occupant); err != nil {
 			return activities.Undone{}, err
 		}
 	}
@@ -157,7 +157,7 @@ func (a *Action) readRecord(ctx context.Context, t *journal.Token) (rec stepReco
 
 // decide looks for drift, each time again for as long as the new container is there. What is not there any more once an undo
 // has decided, that undo may have removed.
-func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, fresh string, d activities.Decision) (usurper string, drifted activities.Undone, err error) {
+func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, fresh string, d activities.Decision) (occupant string, drifted activities.Undone, err error) {
 	seen, failed := a.view(ctx, t, rec, fresh)
 	var back goingBack
 	found, err := t.Read(backDoc, &back)
@@ -166,7 +166,7 @@ func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, f
 	}
 	if found {
 		if stands, err := a.stands(ctx, fresh); err != nil || !stands {
-			return back.Usurper, drifted, err
+			return back.Occupant, drifted, err
 		}
 	}
 	if failed != nil {
@@ -175,9 +175,9 @@ func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, f
 	if drift := seen.Drift(); drift != nil && d.Force != drift.Digest {
 		return "", activities.Undone{Outcome: activities.Drifted, Observed: seen.String(), Drift: drift}, nil
 	}
-	back.Usurper = seen.Usurper
+	back.Occupant = seen.Occupant
 	_, err = t.Create(backDoc, &back)
-	return seen.Usurper, drifted, err
+	return seen.Occupant, drifted, err
 }
 
 // stands says whether a container is there, under whatever id it has now.
@@ -200,8 +200,8 @@ func goneForGood(old container.InspectResponse) error {
 
 // goingBack is what an undo has decided, once it has looked for drift.
 type goingBack struct {
-	// Usurper is another container that has the name now, and that a person has decided to replace.
-	Usurper string `json:"usurper,omitempty"`
+	// Occupant is another container that has the name now, and that a person has decided to replace.
+	Occupant string `json:"occupant,omitempty"`
 }
 
 // removeMade removes what the step has made: the new container, under whatever id it has now, the trial, and what has no name yet.

@@ -11,9 +11,9 @@ import (
 // View is what a container looks like now, against what the step knew.
 type View struct {
 	Name, ID string
-	// Gone says that the container is not in its place; Usurper is another one that has its name.
-	Gone    bool
-	Usurper string
+	// Gone says that the container is not in its place; Occupant is another one that has its name.
+	Gone     bool
+	Occupant string
 	// Stopped says that someone has stopped it since the step.
 	Stopped bool
 	Now     manifest.Manifest
@@ -27,10 +27,10 @@ type View struct {
 // Drift is what someone else has done to the container since the step; nil is nothing.
 func (v View) Drift() *activities.Drift {
 	switch {
-	case v.Gone && v.Usurper != "":
+	case v.Gone && v.Occupant != "":
 		return &activities.Drift{
-			Digest: activities.DigestOf([]byte("usurped"), []byte(v.Usurper)),
-			Diff:   fmt.Sprintf("- container %s\n+ container %s, another one: %s\n", v.Name, v.Name, v.Usurper[:12]),
+			Digest: activities.DigestOf([]byte("occupied"), []byte(v.Occupant)),
+			Diff:   fmt.Sprintf("- container %s\n+ container %s, another one: %s\n", v.Name, v.Name, v.Occupant[:12]),
 		}
 	case v.Gone:
 		return &activities.Drift{Digest: activities.DigestOf([]byte("gone")), Diff: fmt.Sprintf("- container %s\n", v.Name)}
@@ -50,7 +50,7 @@ func (v View) Drift() *activities.Drift {
 // String says what has become of the container.
 func (v View) String() string {
 	switch {
-	case v.Gone && v.Usurper != "":
+	case v.Gone && v.Occupant != "":
 		return "another container has the name " + v.Name + " now"
 	case v.Gone:
 		return "container " + v.Name + " has been removed, or put aside"

@@ -26,7 +26,7 @@ type Copies struct {
 
 func (c Copies) dir() string { return filepath.Join(c.Token.Dir(), "volumes") }
 
-// stage is a folder beside a volume, on its filesystem and in nobody's sight, of the token's own.
+// stage is a folder beside a volume, on its filesystem and which nobody sees, of the token's own.
 func (c Copies) stage(v Volume) string {
 	return filepath.Join(filepath.Dir(v.Root), "unwind-"+filepath.Base(c.Token.Dir()))
 }

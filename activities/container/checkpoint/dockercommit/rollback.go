@@ -152,26 +152,26 @@ func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.S
 		return nil, nil
 	}
 	id := made.ID
-	seen, noted, err := b.lineage.Sight(id)
+	seen, noted, err := b.lineage.Seen(id)
 	if noted || err != nil {
 		return seen.Differs, err
 	}
 	beside.start(ctx, func(ctx context.Context) ([]string, error) { return b.compare(ctx, r, made) })
 	differs, failed := beside.wait()
 	if failed != nil { // another call may have come to its end, and cleared away what this one has read
-		seen, noted, err := b.lineage.Sight(id)
+		seen, noted, err := b.lineage.Seen(id)
 		if !noted {
 			err = errors.Join(failed, err)
 		}
 		return seen.Differs, err
 	}
-	sight := lineage.Sight{Differs: differs}
+	seen = lineage.Seen{Differs: differs}
 	if started { // else it may have run for long, and others may have worked in it
-		if sight.Started, err = b.readStarted(ctx, r, made.ID); err != nil {
+		if seen.Started, err = b.readStarted(ctx, r, made.ID); err != nil {
 			return nil, err
 		}
 	}
-	seen, err = b.lineage.NoteSight(id, sight)
+	seen, err = b.lineage.NoteSeen(id, seen)
 	return seen.Differs, err
 }
 
@@ -224,7 +224,7 @@ func (b *Backend) findModel(ctx context.Context, r checkpoint.Rollback, old stri
 	case err != nil && !engine.IsNotFound(err):
 		return model, "", engine.Explain("looking at the container", err)
 	}
-	return r.Container, r.Usurper, nil
+	return r.Container, r.Occupant, nil
 }
 
 // buildCandidate makes the candidate under a name of its own. Nothing else knows its id until it is claimed.

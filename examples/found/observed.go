@@ -40,12 +40,12 @@ const (
 // worlds, in the order of the findings.
 var worlds = []string{FilesWorld, ContainerWorld, DatabaseWorld, TerraformWorld, StripeWorld}
 
-// Sight is what was found in each world.
-type Sight map[string]Snapshot
+// Observed is what was found in each world.
+type Observed map[string]Snapshot
 
 // Look takes a snapshot of every world in p.
-func Look(ctx context.Context, p Place) (Sight, error) {
-	s := Sight{}
+func Look(ctx context.Context, p Place) (Observed, error) {
+	s := Observed{}
 	var err error
 	if p.Files != "" {
 		if s[FilesWorld], err = Files("", p.Files, p.Skip...); err != nil {
@@ -119,7 +119,7 @@ type Want struct {
 
 // Compare compares now with before. Want are the changes that a task was supposed to make, by world; losses are what its report
 // names as not restored.
-func (before Sight) Compare(now Sight, want map[string][]Want, losses []string) []Finding {
+func (before Observed) Compare(now Observed, want map[string][]Want, losses []string) []Finding {
 	var all []Finding
 	for _, world := range worlds {
 		if before[world] == nil {
