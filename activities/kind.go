@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 )
 
 // Kind is a kind of world that a worker's config can open. A world exports one as Kind, and worker/host lists it: whatever else
@@ -27,10 +29,40 @@ type Settings interface {
 	// Check calls bad for each field that cannot be meant, by its name below the section, and opens nothing. Its error is what else is
 	// wrong, with the names of the fields.
 	Check(o Opening, bad Bad) error
-	// Secrets are the names of those in the worker's config that the worker itself uses: no task can have them.
-	Secrets() []string
 	// Open opens the world. The settings were checked.
 	Open(o Opening) (World, error)
+}
+
+// OwnSecret is the name of a secret (in the config's secrets) that the worker itself uses: no task can have it.
+type OwnSecret string
+
+// ListOwnSecrets lists those that the fields of a config name, wherever they are.
+func ListOwnSecrets(config any) []string { return listOwnSecrets(reflect.ValueOf(config)) }
+
+func listOwnSecrets(v reflect.Value) (names []string) {
+	switch {
+	case v.Type() == reflect.TypeFor[OwnSecret]():
+		if name := v.String(); name != "" {
+			names = append(names, name)
+		}
+	case v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface:
+		if !v.IsNil() {
+			names = listOwnSecrets(v.Elem())
+		}
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			names = append(names, listOwnSecrets(v.Field(i))...)
+		}
+	case v.Kind() == reflect.Slice || v.Kind() == reflect.Array:
+		for i := range v.Len() {
+			names = append(names, listOwnSecrets(v.Index(i))...)
+		}
+	case v.Kind() == reflect.Map:
+		for each := v.MapRange(); each.Next(); {
+			names = append(names, slices.Concat(listOwnSecrets(each.Key()), listOwnSecrets(each.Value()))...)
+		}
+	}
+	return names
 }
 
 // Bad says what is wrong with a field of a worker's config.
@@ -52,8 +84,10 @@ type Opening struct {
 type WorkerSecrets interface {
 	// Has reports whether the config has a secret of this name.
 	Has(name string) bool
-	// Read returns the value that it has now.
-	Read(name string) (string, error)
+	// Read returns the value that one of the worker's own has now.
+	Read(name OwnSecret) (string, error)
+	// ReadShared returns the value that one has now which tasks may have as well.
+	ReadShared(name string) (string, error)
 	// IsOwn reports whether the worker itself uses it, by this name or by another.
 	IsOwn(name string) bool
 	// IsOwnVariable reports whether a variable of the environment holds one that the worker itself uses.

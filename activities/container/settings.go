@@ -27,9 +27,6 @@ func (s *Settings) Check(_ activities.Opening, bad activities.Bad) error {
 	return nil
 }
 
-// Secrets implements activities.Settings.
-func (*Settings) Secrets() []string { return nil }
-
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
 	return New(Config{State: o.State, Host: s.Engine, Layers: s.Layers, LookOnly: o.LookOnly})

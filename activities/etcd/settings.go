@@ -18,7 +18,7 @@ type DatabaseSettings struct {
 	// User is the worker's user. Defaults to none.
 	User string `yaml:"user"`
 	// Password is the name of the secret (in the config's secrets) that holds that of the user. Required with user.
-	Password string `yaml:"password"`
+	Password activities.OwnSecret `yaml:"password"`
 	// TLS are the files for https:// endpoints. Defaults to the certificates that the machine trusts.
 	TLS TLS `yaml:"tls"`
 	// Namespace is what all keys of the database begin with, and what steps leave out. Defaults to the whole cluster.
@@ -37,21 +37,11 @@ func (*Settings) World() string { return "etcd" }
 // Check implements activities.Settings.
 func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 	for name, d := range s.Databases {
-		if d.Password != "" && !o.Secrets.Has(d.Password) {
+		if d.Password != "" && !o.Secrets.Has(string(d.Password)) {
 			bad("databases."+name+".password", "it is not the name of one of secrets; name the secret that holds the password")
 		}
 	}
 	return s.config(o).Validate()
-}
-
-// Secrets implements activities.Settings.
-func (s *Settings) Secrets() (names []string) {
-	for _, d := range s.Databases {
-		if d.Password != "" {
-			names = append(names, d.Password)
-		}
-	}
-	return names
 }
 
 func (s *Settings) config(o activities.Opening) Config {

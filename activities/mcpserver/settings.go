@@ -14,7 +14,7 @@ import (
 
 // Kind opens the world from a worker's config.
 var Kind = activities.Kind{Sample: &Settings{Servers: map[string]ServerSettings{
-	"server": {Command: "true", SecretEnvironment: map[string]string{"KEY": "KEY"}}, "remote": {URL: "https://example.com", Token: "TOKEN"},
+	"server": {Command: "true", SecretEnvironment: map[string]activities.OwnSecret{"KEY": "KEY"}}, "remote": {URL: "https://example.com", Token: "TOKEN"},
 }}, Attend: Attend}
 
 // Settings are the section mcp of a worker's config.
@@ -30,14 +30,14 @@ type ServerSettings struct {
 	// URL is where a server speaks streamable HTTP: https://host/mcp.
 	URL string `yaml:"url"`
 	// Token is the name of the secret (in the config's secrets) that each request to URL bears. Defaults to none.
-	Token string `yaml:"token"`
+	Token activities.OwnSecret `yaml:"token"`
 	// Declarations is the absolute path of the file that says how its tools are undone (docs/mcp-proxy.md). Defaults to none: every
 	// tool is irreversible.
 	Declarations string `yaml:"declarations"`
 	// Environment names variables of the worker's environment that the server gets besides the minimal ones.
 	Environment []string `yaml:"environment"`
 	// SecretEnvironment are variables that it gets, each with the name of the secret (in the config's secrets) that is its value.
-	SecretEnvironment map[string]string `yaml:"secretEnvironment"`
+	SecretEnvironment map[string]activities.OwnSecret `yaml:"secretEnvironment"`
 }
 
 // World implements activities.Settings.
@@ -68,7 +68,7 @@ func (s ServerSettings) check(secrets activities.WorkerSecrets, bad activities.B
 		}
 	}
 	for variable, secret := range s.SecretEnvironment {
-		if !secrets.Has(secret) {
+		if !secrets.Has(string(secret)) {
 			bad("secretEnvironment."+variable, "%q is not one of secrets", secret)
 		}
 	}
@@ -84,24 +84,13 @@ func (s ServerSettings) checkAddress(secrets activities.WorkerSecrets, bad activ
 	case isStarted:
 	case len(s.Environment)+len(s.SecretEnvironment) > 0:
 		bad("environment", "a server that is reached by url gets none from here; its secret is token")
-	case s.Token != "" && !secrets.Has(s.Token):
+	case s.Token != "" && !secrets.Has(string(s.Token)):
 		bad("token", "%q is not one of secrets", s.Token)
 	default:
 		if err := CheckURL(s.URL, s.Token != ""); err != nil {
 			bad("url", "%v", err)
 		}
 	}
-}
-
-// Secrets implements activities.Settings.
-func (s *Settings) Secrets() (names []string) {
-	for _, server := range s.Servers {
-		names = slices.AppendSeq(names, maps.Values(server.SecretEnvironment))
-		if server.Token != "" {
-			names = append(names, server.Token)
-		}
-	}
-	return names
 }
 
 // Open implements activities.Settings. A server gets the values that its secrets have now.

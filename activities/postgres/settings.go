@@ -19,7 +19,7 @@ type Settings struct {
 type DatabaseSettings struct {
 	// DSN is the name of the secret (in the config's secrets) that holds the connection string, such as
 	// postgres://USER:PASSWORD@HOST/DATABASE. Required.
-	DSN string `yaml:"dsn"`
+	DSN activities.OwnSecret `yaml:"dsn"`
 	// Allow are the tables whose rows steps may change, as SCHEMA.TABLE, where * stands for any text. Defaults to all.
 	Allow []string `yaml:"allow"`
 	// Deny are tables that steps may neither read nor change; it outranks allow. Defaults to none.
@@ -34,19 +34,11 @@ func (*Settings) World() string { return "postgres" }
 // Check implements activities.Settings.
 func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 	for name, d := range s.Databases {
-		if !o.Secrets.Has(d.DSN) {
+		if !o.Secrets.Has(string(d.DSN)) {
 			bad("databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
 		}
 	}
 	return s.Config(o).Validate()
-}
-
-// Secrets implements activities.Settings.
-func (s *Settings) Secrets() (names []string) {
-	for _, d := range s.Databases {
-		names = append(names, d.DSN)
-	}
-	return names
 }
 
 // Config is what the settings mean.

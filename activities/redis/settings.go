@@ -15,7 +15,7 @@ type Settings struct {
 type DatabaseSettings struct {
 	// URL is the name of the secret (in the config's secrets) that holds the address, such as redis://USER:PASSWORD@HOST:6379/0.
 	// Required.
-	URL string `yaml:"url"`
+	URL activities.OwnSecret `yaml:"url"`
 	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to all.
 	Allow []string `yaml:"allow"`
 	// Deny are keys that steps may neither read nor change; it outranks allow. Defaults to none.
@@ -30,19 +30,11 @@ func (*Settings) World() string { return "redis" }
 // Check implements activities.Settings.
 func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 	for name, d := range s.Databases {
-		if !o.Secrets.Has(d.URL) {
+		if !o.Secrets.Has(string(d.URL)) {
 			bad("databases."+name+".url", "it is not the name of one of secrets; name the secret that holds the address")
 		}
 	}
 	return s.config(o).Validate()
-}
-
-// Secrets implements activities.Settings.
-func (s *Settings) Secrets() (names []string) {
-	for _, d := range s.Databases {
-		names = append(names, d.URL)
-	}
-	return names
 }
 
 func (s *Settings) config(o activities.Opening) Config {

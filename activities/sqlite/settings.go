@@ -31,9 +31,6 @@ func (s *Settings) Check(_ activities.Opening, bad activities.Bad) error {
 	return nil
 }
 
-// Secrets implements activities.Settings.
-func (*Settings) Secrets() []string { return nil }
-
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
 	return New(Config{State: filepath.Join(o.State, "sqlite"), Roots: s.Roots, Busy: s.Busy, LookOnly: o.LookOnly})

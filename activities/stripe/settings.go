@@ -8,7 +8,7 @@ var Kind = activities.Kind{Sample: &Settings{Key: "KEY"}}
 // Settings are the section stripe of a worker's config.
 type Settings struct {
 	// Key is the name of the secret (in the config's secrets) that holds the API key. Required.
-	Key string `yaml:"key"`
+	Key activities.OwnSecret `yaml:"key"`
 	// URL is another API address, for an emulator. Defaults to Stripe's own.
 	URL string `yaml:"url"`
 	// AllowLive permits a live key, which is refused otherwise. Defaults to false.
@@ -20,14 +20,11 @@ func (*Settings) World() string { return "stripe" }
 
 // Check implements activities.Settings.
 func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
-	if !o.Secrets.Has(s.Key) {
+	if !o.Secrets.Has(string(s.Key)) {
 		bad("key", "%q is not one of secrets; name the secret that holds the API key", s.Key)
 	}
 	return nil
 }
-
-// Secrets implements activities.Settings.
-func (s *Settings) Secrets() []string { return []string{s.Key} }
 
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {

@@ -55,9 +55,6 @@ func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 	return nil
 }
 
-// Secrets implements activities.Settings.
-func (*Settings) Secrets() []string { return nil }
-
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
 	return New(Config{
@@ -70,7 +67,7 @@ func (s *Settings) Open(o activities.Opening) (activities.World, error) {
 func (s *Settings) ReadSecrets(from activities.WorkerSecrets) (map[string]string, error) {
 	values := map[string]string{}
 	for name, secret := range s.SecretEnvironment {
-		value, err := from.Read(secret)
+		value, err := from.ReadShared(secret)
 		if err != nil {
 			return nil, fmt.Errorf("%s: secret %s: %w", name, secret, err)
 		}

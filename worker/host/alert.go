@@ -48,7 +48,7 @@ func postJSON(ctx context.Context, w WebhookConfig, secrets secrets, v any) erro
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if w.Header != "" {
-		value, err := secrets.read(w.Secret)
+		value, err := secrets.read(string(w.Secret))
 		if err != nil {
 			return fmt.Errorf("the webhook's header: secret %s: %w", w.Secret, err)
 		}

@@ -95,7 +95,7 @@ type WebhookConfig struct {
 	// Header is the name of a header that authenticates the sender, such as Authorization. Defaults to none.
 	Header string `yaml:"header"`
 	// Secret is the name of the secret (in Secrets) that is the header's value. Required with Header.
-	Secret string `yaml:"secret"`
+	Secret activities.OwnSecret `yaml:"secret"`
 }
 
 // RetentionConfig bounds what is kept to roll back committed tasks; what an open task needs is always kept.
@@ -251,7 +251,7 @@ func checkWebhook(w WebhookConfig, secrets map[string]string, bad activities.Bad
 	if (w.Header == "") != (w.Secret == "") {
 		bad("webhook.header", "%q goes with secret, and secret with it", w.Header)
 	}
-	if _, known := secrets[w.Secret]; !known && w.Secret != "" {
+	if _, known := secrets[string(w.Secret)]; !known && w.Secret != "" {
 		bad("webhook.secret", "%q is not one of secrets; name the secret that is the header's value", w.Secret)
 	}
 }

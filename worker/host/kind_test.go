@@ -19,7 +19,7 @@ import (
 type shelf struct {
 	Folder string `yaml:"folder"`
 	Locks  map[string]struct {
-		Key string `yaml:"key"`
+		Key activities.OwnSecret `yaml:"key"`
 	} `yaml:"locks"`
 }
 
@@ -30,18 +30,11 @@ func (s *shelf) Check(o activities.Opening, bad activities.Bad) error {
 		bad("folder", "%q must be an absolute path", s.Folder)
 	}
 	for name, lock := range s.Locks {
-		if !o.Secrets.Has(lock.Key) {
+		if !o.Secrets.Has(string(lock.Key)) {
 			bad("locks."+name+".key", "it is not one of secrets")
 		}
 	}
 	return nil
-}
-
-func (s *shelf) Secrets() (names []string) {
-	for _, lock := range s.Locks {
-		names = append(names, lock.Key)
-	}
-	return names
 }
 
 func (s *shelf) Open(o activities.Opening) (activities.World, error) {

@@ -45,14 +45,10 @@ func matchesAction(pattern, action string) bool {
 
 // ownSecrets are the names of those that the worker itself uses: no task can name them.
 func (c Config) ownSecrets() []string {
-	var own []string
-	for _, s := range c.Worlds {
-		own = append(own, s.Secrets()...)
-	}
-	if c.Webhook != nil && c.Webhook.Secret != "" {
-		own = append(own, c.Webhook.Secret)
-	}
-	return own
+	return activities.ListOwnSecrets(struct {
+		Worlds  []activities.Settings
+		Webhook *WebhookConfig
+	}{c.Worlds, c.Webhook})
 }
 
 // TaskSecrets are the names of the secrets that tasks may refer to; not nil, which would mean "not known".
@@ -94,7 +90,17 @@ func (w workerSecrets) Has(name string) bool {
 }
 
 // Read implements activities.WorkerSecrets.
-func (w workerSecrets) Read(name string) (string, error) { return secrets(w.config.Secrets).read(name) }
+func (w workerSecrets) Read(name activities.OwnSecret) (string, error) {
+	return secrets(w.config.Secrets).read(string(name))
+}
+
+// ReadShared implements activities.WorkerSecrets.
+func (w workerSecrets) ReadShared(name string) (string, error) {
+	if w.IsOwn(name) {
+		return "", fmt.Errorf("%s is a secret of the worker itself, which no task can have", name)
+	}
+	return secrets(w.config.Secrets).read(name)
+}
 
 // IsOwn implements activities.WorkerSecrets.
 func (w workerSecrets) IsOwn(name string) bool {

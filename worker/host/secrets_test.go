@@ -62,7 +62,7 @@ func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
 	own := []string{"OWN"}
 	for _, k := range host.Kinds {
 		configs[k.Name()] = host.Config{Worlds: []activities.Settings{k.Sample}}
-		own = append(own, k.Sample.Secrets()...)
+		own = append(own, activities.ListOwnSecrets(k.Sample)...)
 	}
 	require.Subset(t, own, []string{"KEY", "DSN", "URL", "PASSWORD", "TOKEN"})
 	for name, c := range configs {
@@ -71,7 +71,7 @@ func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
 			c.Secrets[secret] = "env:" + secret
 		}
 		for _, of := range c.Worlds {
-			for _, secret := range of.Secrets() {
+			for _, secret := range activities.ListOwnSecrets(of) {
 				require.NotContains(t, c.TaskSecrets(), secret, name)
 			}
 		}
