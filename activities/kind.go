@@ -50,8 +50,8 @@ func listOwnSecrets(v reflect.Value) (names []string) {
 			names = listOwnSecrets(v.Elem())
 		}
 	case v.Kind() == reflect.Struct:
-		for i := range v.NumField() {
-			names = append(names, listOwnSecrets(v.Field(i))...)
+		for _, field := range v.Fields() {
+			names = append(names, listOwnSecrets(field)...)
 		}
 	case v.Kind() == reflect.Slice || v.Kind() == reflect.Array:
 		for i := range v.Len() {
