@@ -326,9 +326,7 @@ func (t *trial) note(a *Alteration, o schema.Object) error {
 			return nil
 		}
 		m := made{OID: o.OID, Table: o.Table, Column: o.Name}
-		// Of a partitioned table, only the partitions know the value.
-		if err := t.Scan(`SELECT format_type(a.atttypid, a.atttypmod), (coalesce(a.attmissingval, (SELECT l.attmissingval FROM pg_partition_tree(a.attrelid) p JOIN pg_attribute l ON l.attrelid = p.relid AND l.attname = a.attname
-			WHERE l.atthasmissing LIMIT 1))::text::text[])[1] FROM pg_attribute a WHERE a.attrelid = $1 AND a.attnum = $2`, []any{o.OID, o.Sub}, &m.Type, &m.Content); err != nil {
+		if err := m.readColumn(t.Connection, o.Sub); err != nil {
 			return err
 		}
 		a.Made = append(a.Made, m)
@@ -345,6 +343,16 @@ func (t *trial) note(a *Alteration, o schema.Object) error {
 	}
 	a.Undo = append(a.Undo, fmt.Sprintf("DROP %s IF EXISTS %s", o.Kind, o.Name))
 	return nil
+}
+
+// readColumn reads what a column is that was added, with the value that its rows have. Of a partitioned table, only the partitions know that.
+func (m *made) readColumn(c *server.Connection, number int32) error {
+	return c.Canonically(func() error {
+		return schema.WithPlainNames(c, func() error {
+			return c.Scan(`SELECT format_type(a.atttypid, a.atttypmod), (coalesce(a.attmissingval, (SELECT l.attmissingval FROM pg_partition_tree(a.attrelid) p JOIN pg_attribute l ON l.attrelid = p.relid AND l.attname = a.attname
+				WHERE l.atthasmissing LIMIT 1))::text::text[])[1] FROM pg_attribute a WHERE a.attrelid = $1 AND a.attnum = $2`, []any{m.OID, number}, &m.Type, &m.Content)
+		})
+	})
 }
 
 // Seal notes what the step leaves.

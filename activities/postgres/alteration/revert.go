@@ -220,11 +220,22 @@ func checkUnfilled(c *server.Connection, a *Alteration) error {
 			continue
 		}
 		var filled int64
-		if err := c.Scan(fmt.Sprintf("SELECT count(*) FROM %s q WHERE q.%s IS DISTINCT FROM $1::text::%s", m.Table, m.Column, m.Type), []any{m.Content}, &filled); err != nil {
-			if e, ok := errors.AsType[*activities.Error](err); ok {
-				return drift.New(fmt.Sprintf("column %s of %s, which the step added, is not as it left it: %s", m.Column, m.Table, e.Message))
-			}
+		var isType *string // nil: it is gone
+		err := c.Canonically(func() error {
+			return schema.WithPlainNames(c, func() error {
+				if err := c.Scan("SELECT (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1 AND attrelid = to_regclass($2) AND quote_ident(attname) = $3 AND NOT attisdropped)",
+					[]any{m.OID, m.Table, m.Column}, &isType); err != nil || isType == nil {
+					return err
+				}
+				// Not all types have an equality: values are compared as the server writes them.
+				return c.Scan(fmt.Sprintf("SELECT count(*) FROM %s q WHERE CASE WHEN q.%s IS DISTINCT FROM NULL THEN format('%%s', q.%[2]s) END IS DISTINCT FROM $1::text", m.Table, m.Column), []any{m.Content}, &filled)
+			})
+		})
+		if err != nil {
 			return err
+		}
+		if isType == nil || *isType != m.Type {
+			return drift.New(fmt.Sprintf("column %s of %s, which the step added, is gone, or has another name or type than it left", m.Column, m.Table))
 		}
 		if filled > 0 {
 			return drift.New(fmt.Sprintf("%s of %s with a value in the column %s, which the step added; it would be lost", activities.CountOf(filled, "row"), m.Table, m.Column))
