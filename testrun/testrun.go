@@ -6,8 +6,8 @@
 //	UNWIND_TEST_DEEP=90s  the sample, and as many of the other tests as can be run in 90 seconds in each package.
 //	UNWIND_TEST_SHARE=n   one in n of the slow tests, by chance, is in the sample. Defaults to 9. With 1 a run breaks every call at
 //	                      every point at least once.
-//	UNWIND_TEST_SEED=n    repeats the sample of another run. A process that draws prints its seed first, so the output of a
-//	                      failed package starts with it.
+//	UNWIND_TEST_SEED=n    draws another sample. By default the commit gives the seed, so that all runs judge it alike. A
+//	                      process that draws prints its seed first, so the output of a failed package starts with it.
 //	CI=true               a test fails if the machine lacks what it needs. Otherwise it is skipped with one line.
 //
 // The deep run of everything, or of some packages, is one command:
@@ -106,11 +106,11 @@ func share() int {
 	return n
 }
 
-// seed is read or generated, and printed, at the first draw of a process.
+// seed is found and printed at the first draw of a process.
 var seed = sync.OnceValue(func() uint64 {
 	value := os.Getenv(seedVariable)
 	if value == "" {
-		value = strconv.FormatUint(uint64(rand.Uint32()), 10) //nolint:gosec // not a secret
+		value = commitSeed()
 	}
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
@@ -119,6 +119,16 @@ var seed = sync.OnceValue(func() uint64 {
 	fmt.Fprintf(os.Stderr, "%s=%d draws this run's sample\n", seedVariable, n)
 	return n
 })
+
+// commitSeed is the seed that the commit gives; 0 outside of a repository.
+func commitSeed() string {
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil || len(head) < 6 {
+		return "0"
+	}
+	n, _ := strconv.ParseUint(string(head[:6]), 16, 64) // a hash
+	return strconv.FormatUint(n, 10)
+}
 
 // Rand returns a generator for a test. It depends only on the run's seed and the test's name, not on which other tests run.
 func Rand(t testing.TB) *rand.Rand {

@@ -110,3 +110,24 @@ func TestSampled(t *testing.T) {
 	t.Setenv(shareVariable, "0")
 	require.PanicsWithValue(t, "UNWIND_TEST_SHARE=0: want a whole number from 1 on", func() { Sampled(t) })
 }
+
+// TestDrawing is run again by TestEachRunOfACommitDrawsAlike, in a separate process.
+func TestDrawing(t *testing.T) {
+	if os.Getenv("TESTRUN_DRAWING") != "" {
+		Rand(t)
+	}
+}
+
+func TestEachRunOfACommitDrawsAlike(t *testing.T) {
+	draw := func(seed string) string {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDrawing$")
+		cmd.Env = append(os.Environ(), "TESTRUN_DRAWING=1", seedVariable+"="+seed)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err)
+		return string(out)
+	}
+	first := draw("")
+	require.Contains(t, first, seedVariable+"=")
+	require.Equal(t, first, draw(""))
+	require.Contains(t, draw("7"), seedVariable+"=7 draws this run's sample\n")
+}
