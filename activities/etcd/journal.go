@@ -55,7 +55,7 @@ type record struct {
 
 // readRecord reads what the journal has under a token. It is not whole if it is that of another token, or says what no record says.
 func readRecord(token string, raw []byte) (r record, whole bool) {
-	if json.Unmarshal(raw, &r) != nil || r.Token != "" && r.Token != token {
+	if json.Unmarshal(raw, &r) != nil || r.Token != token {
 		return r, false
 	}
 	if r.Forgotten {

@@ -73,7 +73,7 @@ func (c *connection) readImages(token string, r record, found []*mvccpb.KeyValue
 	switch {
 	case len(found) > 0:
 		raw := found[0].Value
-		if r.Images != "" && activities.DigestOf(raw) != r.Images || json.Unmarshal(raw, &images) != nil {
+		if activities.DigestOf(raw) != r.Images || json.Unmarshal(raw, &images) != nil {
 			return nil, c.damaged(token, "has a record of it that is damaged")
 		}
 	case r.Acted && (r.State == applied || r.State == undoing):

@@ -121,12 +121,11 @@ func (cmd command) waits() bool {
 // addKeys adds the keys of one command.
 func (c *connection) addKeys(found *touched, cmd command, info, keys *client.Cmd) error {
 	name := strings.ToUpper(cmd.args[0])
-	said, _ := info.Val().([]any)
-	described := answer(said).list(0)
-	if described == nil {
+	said := list(info.Val())
+	if len(said) == 0 || len(list(said[0])) < 3 {
 		return refused("%s: the server knows no command %s", cmd.where, name)
 	}
-	flags := described.list(2)
+	flags := list(list(said[0])[2])
 	has := func(flag string) bool { return slices.Contains(flags, any(flag)) }
 	switch {
 	case has("blocking") && cmd.waits():
@@ -147,13 +146,13 @@ func (c *connection) addKeys(found *touched, cmd command, info, keys *client.Cmd
 	if len(listed) == 0 {
 		return refused("%s: %s names no key: %s", cmd.where, name, wayOutServer)
 	}
-	for i := range listed {
-		pair := answer(listed).list(i)
-		key := pair.text(0)
+	for _, each := range listed {
+		pair := list(each)
+		key := text(pair[0])
 		if strings.HasPrefix(key, "unwind:") {
 			return refused("%s: key %q: keys that begin with unwind: hold the undo records", cmd.where, key)
 		}
-		if slices.Contains(pair.list(1), any("RO")) && name != "XREADGROUP" { // it reads the stream, and writes to its group
+		if slices.Contains(list(pair[1]), any("RO")) && name != "XREADGROUP" { // it reads the stream, and writes to its group
 			found.read = append(found.read, key)
 		} else {
 			found.changed = append(found.changed, key)
@@ -187,15 +186,15 @@ func flatten(commands []command) []any {
 // unfit explains why a key cannot be part of a step.
 func (c *connection) unfit(a answer) error {
 	return refused("database %s: key %q %s; all keys of a step together may have %d MB and %s; nothing was changed",
-		c.name, a.text(1), a.text(2), maxBytes>>20, activities.CountOf(maxElements, "element"))
+		c.name, a.text("key"), a.text("problem"), maxBytes>>20, activities.CountOf(maxElements, "element"))
 }
 
 // failed explains a command that failed.
 func (c *connection) failed(commands []command, a answer) error {
-	n := int(a.number(1))
+	n := int(a.number("command"))
 	if n < 1 || n > len(commands) {
-		return refused("database %s: %s; nothing was changed", c.name, a.text(2))
+		return refused("database %s: %s; nothing was changed", c.name, a.text("error"))
 	}
 	cmd := commands[n-1]
-	return activities.Errorf(activities.ActionDenied, "%s: %s: %s; nothing was changed", cmd.where, strings.ToUpper(cmd.args[0]), strings.TrimPrefix(a.text(2), "ERR "))
+	return activities.Errorf(activities.ActionDenied, "%s: %s: %s; nothing was changed", cmd.where, strings.ToUpper(cmd.args[0]), strings.TrimPrefix(a.text("error"), "ERR "))
 }

@@ -105,15 +105,15 @@ func (f *forward) rehearse() ([]keyChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch a.word() {
+	switch a.text("happened") {
 	case "unfit":
 		return nil, f.unfit(a)
 	case "failed":
 		return nil, f.failed(f.commands, a)
 	}
 	var changes []keyChange
-	for i := range a.list(1) {
-		changes = append(changes, readKeyChange(a.list(1).list(i)))
+	for _, each := range a.parts("keys") {
+		changes = append(changes, readKeyChange(each))
 	}
 	return changes, nil
 }
@@ -181,13 +181,13 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private str
 	if err != nil {
 		return activities.Result{}, err
 	}
-	switch a.word() {
+	switch a.text("happened") {
 	case "applied":
 		return f.result(a), nil
 	case "fenced":
-		return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, a.text(1))
+		return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, a.text("state"))
 	case "damaged":
-		return activities.Result{}, f.damaged(e, a.text(1))
+		return activities.Result{}, f.damaged(e, a.text("what"))
 	case "moved":
 		return activities.Result{}, errMoved
 	case "unfit":
@@ -229,10 +229,10 @@ func (f *forward) expect(e activities.Entry, want activities.Digest) ([]any, err
 // result is what a step has done, as its record says.
 func (f *forward) result(a answer) activities.Result {
 	var came, went, changed int
-	_, _ = fmt.Sscan(a.text(2), &came, &went, &changed) // written by the script
+	_, _ = fmt.Sscan(a.text("counts"), &came, &went, &changed) // written by the script
 	return activities.Result{
 		Summary: fmt.Sprintf("%s: %s", f.name, keyvalue.DescribeChanges([3]int{came, went, changed})),
-		Outputs: map[string]any{"replies": plain(a[1]), "changed": came + went + changed},
+		Outputs: map[string]any{"replies": plain(a["replies"]), "changed": came + went + changed},
 		Notes:   f.persistence(),
 	}
 }

@@ -54,14 +54,14 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	switch answer.word() {
+	switch answer.text("happened") {
 	case "undoing":
 		return activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
 	case "damaged":
-		return c.damaged(e, answer.text(1))
+		return c.damaged(e, answer.text("what"))
 	case "held":
 		var holders []activities.Owner
-		if err := json.Unmarshal([]byte(answer.text(1)), &holders); err != nil || len(holders) == 0 {
+		if err := json.Unmarshal([]byte(answer.text("holders")), &holders); err != nil || len(holders) == 0 {
 			return c.damaged(e, "does not say who needs its record")
 		}
 		return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token, holders[0].Workflow)

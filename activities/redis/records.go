@@ -116,10 +116,10 @@ func fieldsOf(token string, names []string) []string {
 }
 
 // named are the values of fields by their names.
-func named(names []string, values answer) map[string]string {
+func named(names []string, values []any) map[string]string {
 	found := map[string]string{}
 	for i, name := range names {
-		found[name] = values.text(i)
+		found[name] = text(values[i])
 	}
 	return found
 }

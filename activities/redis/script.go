@@ -37,8 +37,8 @@ func loadScript(name, flags string) *client.Script {
 	return client.NewScript("#!lua flags=" + flags + "\n" + string(shared) + string(own))
 }
 
-// answer is what a script returns: what happened, and more.
-type answer []any
+// answer is what a script returns, or a part of it: values by name.
+type answer map[string]any
 
 // run runs a script with the journal as its first key. It returns an error if the journal is not the one that the call expects.
 func (c *connection) run(script *client.Script, keys []string, args ...any) (answer, error) {
@@ -46,10 +46,9 @@ func (c *connection) run(script *client.Script, keys []string, args ...any) (ans
 	if err != nil {
 		return nil, c.explain(err)
 	}
-	all, _ := reply.([]any)
-	a := answer(all)
-	if a.word() == "journal" {
-		return nil, c.explainJournal(a.text(1))
+	a := readAnswer(reply)
+	if a.text("happened") == "journal" {
+		return nil, c.explainJournal(a.text("id"))
 	}
 	return a, nil
 }
@@ -64,27 +63,51 @@ func (c *connection) explainJournal(is string) error {
 		c.id, c.name, is)
 }
 
-// word is what happened.
-func (a answer) word() string { return a.text(0) }
-
-// text is a part of an answer as text; empty if there is none.
-func (a answer) text(at int) string {
-	if at >= len(a) || a[at] == nil {
-		return ""
+// readAnswer reads a list of names, each with its value behind it.
+func readAnswer(reply any) answer {
+	all, a := list(reply), answer{}
+	for i := 0; i+1 < len(all); i += 2 {
+		a[text(all[i])] = all[i+1]
 	}
-	return fmt.Sprint(a[at])
+	return a
 }
 
-func (a answer) number(at int) int64 {
-	n, _ := strconv.ParseInt(a.text(at), 10, 64) // none counts as 0
+func (a answer) text(name string) string { return text(a[name]) }
+
+func (a answer) number(name string) int64 {
+	n, _ := strconv.ParseInt(a.text(name), 10, 64) // none counts as 0
 	return n
 }
 
-// list is a part of an answer that is a list.
-func (a answer) list(at int) answer {
-	if at >= len(a) {
-		return nil
+// part is a value that has parts itself.
+func (a answer) part(name string) answer { return readAnswer(a[name]) }
+
+// parts are those of a list.
+func (a answer) parts(name string) (parts []answer) {
+	for _, each := range list(a[name]) {
+		parts = append(parts, readAnswer(each))
 	}
-	all, _ := a[at].([]any)
+	return parts
+}
+
+// content is a part that describes a key.
+func (a answer) content(name string) content {
+	p := a.part(name)
+	c := content{sum: p.text("sum"), expires: p.text("expires"), kind: p.text("kind"), count: p.number("count"), items: list(p["items"])}
+	c.more = p.number("total") - int64(len(c.items))
+	return c
+}
+
+// text is a reply of the server as text; empty if there is none.
+func text(reply any) string {
+	if reply == nil {
+		return ""
+	}
+	return fmt.Sprint(reply)
+}
+
+// list is a reply of the server that is a list.
+func list(reply any) []any {
+	all, _ := reply.([]any)
 	return all
 }

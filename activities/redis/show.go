@@ -18,7 +18,7 @@ type content struct {
 	expires string // milliseconds, or -1
 	kind    string // "none" where it is not there, "?" where it is not known
 	count   int64
-	items   answer
+	items   []any
 	more    int64 // items that are not shown
 }
 
@@ -29,14 +29,7 @@ type keyChange struct {
 }
 
 func readKeyChange(a answer) keyChange {
-	k := keyChange{
-		key:    a.text(0),
-		before: content{sum: a.text(1), expires: a.text(2), kind: a.text(3), count: a.number(4), items: a.list(9)},
-		after:  content{sum: a.text(5), expires: a.text(6), kind: a.text(7), count: a.number(8), items: a.list(11)},
-	}
-	k.before.more = a.number(10) - int64(len(k.before.items))
-	k.after.more = a.number(12) - int64(len(k.after.items))
-	return k
+	return keyChange{key: a.text("key"), before: a.content("before"), after: a.content("after")}
 }
 
 func (k keyChange) isUnchanged() bool {
@@ -105,10 +98,10 @@ func (v content) describe() string {
 
 // show lists items, each on a line of its own.
 func (v content) show(b *strings.Builder, sign string, hidden bool) {
-	for i := range v.items {
+	for _, item := range v.items {
 		line := "***"
 		if !hidden {
-			line = showItem(v.items.list(i))
+			line = showItem(list(item))
 		}
 		b.WriteString(sign + line + "\n")
 	}
@@ -117,7 +110,7 @@ func (v content) show(b *strings.Builder, sign string, hidden bool) {
 	}
 }
 
-func showItem(parts answer) string {
+func showItem(parts []any) string {
 	all := make([]string, len(parts))
 	for i, each := range parts {
 		all[i] = showValue(each)

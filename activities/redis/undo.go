@@ -46,10 +46,10 @@ func (c *connection) fence(e activities.Entry, isDone bool) error {
 	switch {
 	case err != nil:
 		return err
-	case a.word() == "lost":
+	case a.text("happened") == "lost":
 		return c.damaged(e, "has no record of it")
-	case a.word() == "damaged":
-		return c.damaged(e, a.text(1))
+	case a.text("happened") == "damaged":
+		return c.damaged(e, a.text("what"))
 	}
 	return nil
 }
@@ -97,14 +97,14 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	if err != nil {
 		return outcome, false, err
 	}
-	switch a.word() {
+	switch a.text("happened") {
 	case "undone":
 		reach("restored")
-		return outcome, false, c.decodeOutcome(e, a.text(1), &outcome)
+		return outcome, false, c.decodeOutcome(e, a.text("outcome"), &outcome)
 	case "damaged":
-		return outcome, false, c.damaged(e, a.text(1))
+		return outcome, false, c.damaged(e, a.text("what"))
 	case "failed":
-		return outcome, false, fmt.Errorf("database %s: the keys cannot be put back, and were left as they are: %s", c.name, a.text(1))
+		return outcome, false, fmt.Errorf("database %s: the keys cannot be put back, and were left as they are: %s", c.name, a.text("error"))
 	}
 	return outcome, true, nil
 }
@@ -124,8 +124,8 @@ func (c *connection) decodeOutcome(e activities.Entry, text string, into *activi
 	return nil
 }
 
-// sight is what a token's record says, and what the keys hold now.
-type sight struct {
+// snapshot is what a token's record says, and what the keys hold now.
+type snapshot struct {
 	state, outcome     string // the state is empty if there is no record
 	forgotten, private bool
 	hasImages          bool // it has acted, and what it changed is known
@@ -142,38 +142,36 @@ type seenKey struct {
 }
 
 // see reads the record of a token, and compares its keys.
-func (c *connection) see(e activities.Entry) (sight, error) {
+func (c *connection) see(e activities.Entry) (snapshot, error) {
 	a, err := c.run(seeScript, nil, c.id, e.Token, maxBytes, maxElements)
-	if err != nil || a.word() == "none" {
-		return sight{}, err
+	if err != nil || a.text("happened") == "none" {
+		return snapshot{}, err
 	}
-	if a.word() == "damaged" {
-		return sight{}, c.damaged(e, a.text(1))
+	if a.text("happened") == "damaged" {
+		return snapshot{}, c.damaged(e, a.text("what"))
 	}
-	s := sight{
-		state: a.text(1), outcome: a.text(2), forgotten: a.text(3) != "", private: a.text(4) != "", hasImages: a.number(5) == 1, now: a.number(6),
+	s := snapshot{
+		state: a.text("state"), outcome: a.text("outcome"), forgotten: a.text("forgotten") != "", private: a.text("private") != "",
+		hasImages: a.number("images") == 1, now: a.number("now"),
 	}
-	for i := range a.list(7) {
-		k := a.list(7).list(i)
+	for _, k := range a.parts("keys") {
 		s.keys = append(s.keys, seenKey{
-			key: k.text(0), before: content{sum: k.text(1), expires: k.text(2)}, left: content{sum: k.text(3), expires: k.text(4), kind: k.text(5)},
-			now:     content{sum: k.text(6), expires: k.text(7), kind: k.text(8), count: k.number(9), items: k.list(10)},
-			problem: k.text(11),
+			key: k.text("key"), before: k.content("before"), left: k.content("left"), now: k.content("now"), problem: k.text("problem"),
 		})
 	}
 	return s, nil
 }
 
 // passed reports whether the time at which a key would have expired is over.
-func (s sight) passed(k seenKey) bool { return k.before.sum != "" && s.isOver(k.before.expires) }
+func (s snapshot) passed(k seenKey) bool { return k.before.sum != "" && s.isOver(k.before.expires) }
 
-func (s sight) isOver(expires string) bool {
+func (s snapshot) isOver(expires string) bool {
 	at, err := strconv.ParseInt(expires, 10, 64)
 	return err == nil && at >= 0 && at <= s.now
 }
 
 // is reports whether a key holds what it held at another time. What has expired since is nobody's change.
-func (s sight) is(now, then content) bool {
+func (s snapshot) is(now, then content) bool {
 	if now.sum == "" && then.sum != "" {
 		return s.isOver(then.expires)
 	}
@@ -181,7 +179,7 @@ func (s sight) is(now, then content) bool {
 }
 
 // outcomeOf is the outcome of an undo that succeeds.
-func (s sight) outcomeOf(forced bool) activities.Undone {
+func (s snapshot) outcomeOf(forced bool) activities.Undone {
 	if !s.hasImages {
 		return activities.Undone{Outcome: activities.Nothing, Observed: "the commands of the step were never run, and no longer can be"}
 	}
@@ -202,7 +200,7 @@ func (s sight) outcomeOf(forced bool) activities.Undone {
 }
 
 // findDrift compares every key with what the step left; nil if nothing differs. Drift that cannot be compared cannot be overwritten.
-func (c *connection) findDrift(s sight) (found *activities.Drift, overwritable bool) {
+func (c *connection) findDrift(s snapshot) (found *activities.Drift, overwritable bool) {
 	var parts [][]byte
 	var b strings.Builder
 	total := 0

@@ -1,8 +1,6 @@
 package terraform
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -58,26 +56,4 @@ func TestReleaseLeavesNothingOfAPlanThatWasShown(t *testing.T) {
 		names = append(names, filepath.Base(path))
 	}
 	assert.Equal(t, []string{"fate", "hold-1", "hold-1-spare", "lock", "released"}, names)
-}
-
-// Records from before their owners were written into them are undone like any other.
-func TestARecordWithoutItsOwnerIsUndone(t *testing.T) {
-	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
-	e := b.apply(Params{})
-	tok, err := b.action.(*applyAction).token(e)
-	require.NoError(t, err)
-	var fields map[string]json.RawMessage
-	found, err := tok.Read(journal.Record, &fields)
-	require.NoError(t, err)
-	require.True(t, found)
-	for _, name := range []string{"entry", "owner", "made"} {
-		require.Contains(t, fields, name)
-		delete(fields, name)
-	}
-	require.NoError(t, os.Remove(filepath.Join(tok.Dir(), journal.Record)))
-	_, err = tok.Create(journal.Record, &fields)
-	require.NoError(t, err)
-
-	assert.Equal(t, activities.Restored, b.undo(e).Outcome)
-	assert.Empty(t, b.names())
 }

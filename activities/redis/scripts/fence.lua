@@ -7,8 +7,8 @@ if other then return other end
 local state = get(token, 'state')
 if not state then
   local wrong = damage(token, state)
-  if wrong then return { 'damaged', wrong } end
-  if ARGV[6] == '1' then return { 'lost' } end
+  if wrong then return answer('damaged', { what = wrong }) end
+  if ARGV[6] == '1' then return answer('lost') end
   redis.call('HSET', JOURNAL, field(token, 'state'), 'undoing', field(token, 'entry'), ARGV[3], field(token, 'owner'), ARGV[4],
     field(token, 'since'), ARGV[5], field(token, 'begun'), ARGV[5])
 elseif state == 'applied' then
@@ -16,4 +16,4 @@ elseif state == 'applied' then
   if not get(token, 'images') and not get(token, 'check') then set(token, 'acted', '1') end
   redis.call('HSET', JOURNAL, field(token, 'state'), 'undoing', field(token, 'begun'), ARGV[5])
 end
-return { 'fenced' }
+return answer('fenced')

@@ -7,10 +7,27 @@ local function field(token, name) return token .. ':' .. name end
 local function get(token, name) return redis.call('HGET', JOURNAL, field(token, name)) end
 local function set(token, name, value) redis.call('HSET', JOURNAL, field(token, name), value) end
 
+-- named returns values with their names before them: a script can only answer with a list.
+local function named(parts)
+  local all = {}
+  for name, value in pairs(parts) do
+    all[#all + 1] = name
+    all[#all + 1] = value
+  end
+  return all
+end
+
+-- answer returns what happened, and more by name.
+local function answer(happened, parts)
+  parts = parts or {}
+  parts.happened = happened
+  return named(parts)
+end
+
 -- other_journal returns the answer where the journal is not the one with this id.
 local function other_journal(id)
   local is = redis.call('HGET', JOURNAL, 'id')
-  if is ~= id then return { 'journal', is } end
+  if is ~= id then return answer('journal', { id = is }) end
 end
 
 -- seal is a digest by which fields of another token, or others of this one, are noticed.
@@ -38,8 +55,7 @@ local function damage(token, state)
     if state == 'applied' then return 'has lost what its keys held before' end
     return nil
   end
-  -- A record of before these were sealed has no field acted.
-  if check ~= (acted and seal(token, images or '') or redis.sha1hex(images or '')) then return 'has a record of it that is damaged' end
+  if not acted or check ~= seal(token, images or '') then return 'has a record of it that is damaged' end
   return nil
 end
 
@@ -204,4 +220,9 @@ local function shown(all)
   local some = {}
   for i = 1, math.min(#all, 20) do some[i] = shorten(cmsgpack.unpack(all[i]), 200) end
   return some
+end
+
+-- described is what is shown of a key: some items of so many.
+local function described(s, some, total)
+  return named({ sum = s.sum, expires = s.expires, kind = s.kind, count = s.count, items = some, total = total })
 end

@@ -8,7 +8,7 @@ local changed, here = tonumber(ARGV[2]), ARGV[5]
 local left, before = budget(ARGV[3], ARGV[4]), {}
 for i = 2, #KEYS do
   local s = look(KEYS[i], left)
-  if s.problem then return { 'unfit', s.key, s.problem } end
+  if s.problem then return answer('unfit', { key = s.key, problem = s.problem }) end
   if i <= changed + 1 then before[i - 1] = s end
 end
 
@@ -47,28 +47,29 @@ local function rehearse()
   for i = 2, #KEYS do redis.call('COPY', KEYS[i], KEYS[i], 'DB', spare) end
   redis.call('SELECT', spare)
   local replies, failed, err = perform(6)
-  if not replies then return { 'failed', failed, err } end
+  if not replies then return answer('failed', { command = failed, error = err }) end
   local all, room = {}, budget(ARGV[3], ARGV[4])
   for i, was in ipairs(before) do
     local is = look(was.key, room)
-    if is.problem then return { 'unfit', is.key, is.problem .. ', once the commands have run' } end
+    if is.problem then return answer('unfit', { key = is.key, problem = is.problem .. ', once the commands have run' }) end
     local went, went_count = difference(was.items, is.items)
     local came, came_count = difference(is.items, was.items)
-    all[i] = { was.key, was.sum, was.expires, was.kind, was.count, is.sum, is.expires, is.kind, is.count, went, went_count, came, came_count }
+    all[i] = named({ key = was.key, before = described(was, went, went_count), after = described(is, came, came_count) })
   end
-  return { 'planned', all }
+  return answer('planned', { keys = all })
 end
 
 if not spare then
   local all = {}
   for i, was in ipairs(before) do
-    all[i] = { was.key, was.sum, was.expires, was.kind, was.count, '?', '?', '?', 0, shown(was.items), #was.items, {}, 0 }
+    local unknown = { sum = '?', expires = '?', kind = '?', count = 0 }
+    all[i] = named({ key = was.key, before = described(was, shown(was.items), #was.items), after = described(unknown, {}, 0) })
   end
-  return { 'planned', all }
+  return answer('planned', { keys = all })
 end
-local whole, answer = pcall(rehearse)
+local whole, planned = pcall(rehearse)
 redis.call('SELECT', spare)
 for i = 2, #KEYS do redis.call('DEL', KEYS[i]) end
 redis.call('SELECT', here)
-if not whole then answer = { 'failed', 0, failure(answer) } end
-return answer
+if not whole then planned = answer('failed', { command = 0, error = failure(planned) }) end
+return planned

@@ -5,12 +5,12 @@ local token = ARGV[2]
 local other = other_journal(ARGV[1])
 if other then return other end
 local state = get(token, 'state')
-if state == 'undoing' then return { 'undoing' } end
+if state == 'undoing' then return answer('undoing') end
 local wrong = damage(token, state)
-if wrong then return { 'damaged', wrong } end
+if wrong then return answer('damaged', { what = wrong }) end
 local holders = get(token, 'holders')
-if state == 'applied' and holders and holders ~= '[]' then return { 'held', holders } end
-if state == 'applied' and get(token, 'held') then return { 'damaged', 'does not say who needs its record' } end
+if state == 'applied' and holders and holders ~= '[]' then return answer('held', { holders = holders }) end
+if state == 'applied' and get(token, 'held') then return answer('damaged', { what = 'does not say who needs its record' }) end
 if not state then
   redis.call('HSET', JOURNAL, field(token, 'state'), 'released', field(token, 'entry'), ARGV[3], field(token, 'owner'), ARGV[4], field(token, 'since'), ARGV[5])
 elseif state == 'applied' then
@@ -18,4 +18,4 @@ elseif state == 'applied' then
 end
 redis.call('HSETNX', JOURNAL, field(token, 'released'), ARGV[5])
 for _, name in ipairs({ 'acted', 'images', 'check', 'replies', 'counts', 'confirm', 'bytes' }) do redis.call('HDEL', JOURNAL, field(token, name)) end
-return { 'released' }
+return answer('released')

@@ -6,8 +6,8 @@ local other = other_journal(ARGV[1])
 if other then return other end
 local state = get(token, 'state')
 local wrong = damage(token, state)
-if wrong then return { 'damaged', wrong } end
-if not state then return { 'none' } end
+if wrong then return answer('damaged', { what = wrong }) end
+if not state then return answer('none') end
 local packed = state ~= 'undone' and get(token, 'images')
 local all = {}
 if packed then
@@ -15,7 +15,13 @@ if packed then
   for i, image in ipairs(cmsgpack.unpack(packed)) do
     local key, dump, sum, expires, left_sum, left_expires, left_kind = unpack(image)
     local s = look(key, left)
-    all[i] = { key, sum, expires, left_sum, left_expires, left_kind, s.sum, s.expires, s.kind, s.count, shown(s.items), s.problem or '' }
+    all[i] = named({
+      key = key, before = named({ sum = sum, expires = expires }), left = named({ sum = left_sum, expires = left_expires, kind = left_kind }),
+      now = described(s, shown(s.items), #s.items), problem = s.problem,
+    })
   end
 end
-return { 'seen', state, get(token, 'outcome') or '', get(token, 'forgotten') or '', get(token, 'private') or packed and '1' or '', packed and 1 or 0, milliseconds(), all }
+return answer('seen', {
+  state = state, outcome = get(token, 'outcome'), forgotten = get(token, 'forgotten'), private = get(token, 'private') or packed and '1' or '',
+  images = packed and 1 or 0, now = milliseconds(), keys = all,
+})

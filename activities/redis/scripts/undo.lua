@@ -5,19 +5,19 @@ local token = ARGV[2]
 local other = other_journal(ARGV[1])
 if other then return other end
 local state = get(token, 'state')
-if state == 'undone' then return { 'undone', get(token, 'outcome') } end
-if state ~= 'undoing' then return { 'fenced', state or '' } end
+if state == 'undone' then return answer('undone', { outcome = get(token, 'outcome') }) end
+if state ~= 'undoing' then return answer('fenced', { state = state }) end
 local wrong = damage(token, state)
-if wrong then return { 'damaged', wrong } end
+if wrong then return answer('damaged', { what = wrong }) end
 local packed = get(token, 'images')
 local images, before, left = packed and cmsgpack.unpack(packed) or {}, {}, budget(ARGV[5], ARGV[6])
-if #ARGV ~= 6 + 3 * #images then return { 'moved' } end
+if #ARGV ~= 6 + 3 * #images then return answer('moved') end
 local now = milliseconds()
 for i, image in ipairs(images) do
   local at, expires = 7 + 3 * (i - 1), tonumber(image[4])
   local passed = image[2] and expires >= 0 and expires <= now
   local s = look(image[1], left)
-  if s.problem or not same(s, ARGV[at], ARGV[at + 1]) or passed ~= (ARGV[at + 2] == '1') then return { 'moved' } end
+  if s.problem or not same(s, ARGV[at], ARGV[at + 1]) or passed ~= (ARGV[at + 2] == '1') then return answer('moved') end
   before[i] = keep(s)
 end
 
@@ -32,6 +32,6 @@ local function put_back()
 end
 
 local whole, err = pcall(put_back)
-if whole then return { 'undone', ARGV[4] } end
+if whole then return answer('undone', { outcome = ARGV[4] }) end
 for _, s in ipairs(before) do put(s.key, s.dump, s.expires) end
-return { 'failed', failure(err) }
+return answer('failed', { error = failure(err) })
