@@ -97,8 +97,8 @@ type mergedLayer struct {
 	As   int `json:"as"`
 }
 
-// mostLower bounds the layers below an upper one: each lookup of a missing name asks them all. leastLower are the newest of
-// them, which are not merged.
+// mostLower is how many layers may lie below an upper one before the older ones are merged: each lookup of a missing name asks them
+// all. leastLower are the newest of them, which are not merged.
 const (
 	mostLower  = 64
 	leastLower = 16

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"testing"
 
@@ -232,8 +231,7 @@ func TestLayersAreMergedWhereThereIsRoom(t *testing.T) {
 			return errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(dir+"/f", []byte{byte(i)}, 0o600))
 		})
 	}
-	linked := regexp.MustCompile(` [0-9]+ links, as .*`) // in merged layers files have second names
-	look := func() string { return linked.ReplaceAllString(k.Files(), "") }
+	look := k.Files
 	back := many - 2*leastLower // a merged layer that would hold it has gone
 	shows := map[int]string{3: "", back: "", many - 1: ""}
 	for i := range many {

@@ -313,12 +313,8 @@ func (o *lockedBook) showTop(ctx context.Context, c topChange) (err error) {
 	}
 	c.Upper, c.Old, c.Born = o.Next, o.shown, o.born
 	o.Next, o.Doing, o.Below[c.Upper] = o.Next+1, &c, c.Lower
-	// A helper killed before it wrote its book may have used the number.
-	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(c.Upper))), layer.Make(o.dir, c.Upper)); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Join(doorOf(o.dir, c.Upper), o.doorFolder(c.Upper)), 0o755); err != nil {
-		return err
+	if err := o.makeLayer(c.Upper); err != nil { // an incomplete one takes space
+		return errors.Join(err, o.removeLayer(c.Upper))
 	}
 	if o.target == nil {
 		o.Bare = append(o.Bare, c.Upper)
@@ -333,6 +329,15 @@ func (o *lockedBook) showTop(ctx context.Context, c topChange) (err error) {
 	}
 	o.shown = &top
 	return o.completeChange(ctx, c, vacant)
+}
+
+// makeLayer makes an empty layer with its door.
+func (o *lockedBook) makeLayer(n int) error {
+	// A helper killed before it wrote its book may have used the number.
+	if err := errors.Join(os.RemoveAll(filepath.Join(o.dir, strconv.Itoa(n))), layer.Make(o.dir, n)); err != nil {
+		return err
+	}
+	return os.MkdirAll(filepath.Join(doorOf(o.dir, n), o.doorFolder(n)), 0o755)
 }
 
 // startWriting starts to write the book. The book must not change before written has returned.
@@ -371,20 +376,46 @@ func (o *lockedBook) mountTop(ctx context.Context, c topChange, written func() e
 // mostMounted is the most lower layers that a kernel takes. If there is no space to merge them, all are mounted.
 const mostMounted = 490
 
-// mergeLayers merges all but the newest into one layer, if there are many.
+// mostCopied bounds what the files of merged layers may take that are copied, so that each shows the names that it has in the
+// container: gzip and others refuse one with more.
+const mostCopied = 64 << 20
+
+// mergeLayers merges all but the newest into one layer, if there are many. Those whose files take much are all mounted, as long as
+// a kernel takes them.
 func (o *lockedBook) mergeLayers(lower int) error {
 	many := o.lowerToMount(lower)
-	if len(many) <= mostLower {
+	full := len(many) > mostMounted
+	if len(many) <= mostLower || !full && (len(many)-mostLower)%leastLower != 1 { // now and then: it reads them all
 		return nil
 	}
 	many = many[:len(many)-leastLower]
+	copies, err := o.mayCopy(many)
+	if err != nil || !copies && !full {
+		return err
+	}
 	m := mergedLayer{Upto: many[len(many)-1], As: o.Next}
 	o.Next++
-	if err := layer.Merge(o.dir, many, m.As); err != nil { // an incomplete layer takes space
+	if err := layer.Merge(o.dir, many, m.As, !copies); err != nil { // an incomplete layer takes space
 		return errors.Join(err, o.removeLayer(m.As))
 	}
 	o.Merged, o.Below[m.As] = append(o.Merged, m), 0
 	return nil
+}
+
+// mayCopy reports whether the files of layers are few enough, and the room is enough, to copy them all.
+func (o *lockedBook) mayCopy(layers []int) (bool, error) {
+	var takes int64
+	for _, n := range layers {
+		size, err := layer.Size(o.dir, n)
+		if err != nil {
+			return false, err
+		}
+		if takes += size; takes > mostCopied {
+			return false, nil
+		}
+	}
+	left, err := RoomAt(o.dir)
+	return left.Holds(Room{o.least.Bytes + takes, o.least.Inodes}), err
 }
 
 // completeChange ends a change whose new top is mounted. Processes in the old one are ended or, if a checkpoint was taken

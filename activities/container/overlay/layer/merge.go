@@ -10,9 +10,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Merge makes layer into the sum of layers, the oldest first. They must not change any more: files are not copied but
-// hard-linked, so their link counts grow.
-func Merge(dir string, layers []int, into int) error {
+// Merge makes layer into the sum of layers, the oldest first. They must not change any more. With share, files are not copied but
+// hard-linked, so that they show more names than they have in the container.
+func Merge(dir string, layers []int, into int, share bool) error {
 	if err := os.RemoveAll(Content(dir, into)); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func Merge(dir string, layers []int, into int) error {
 		if err != nil {
 			return err
 		}
-		err = mergeContent(from, to)
+		err = merge(from, to, share)
 		from.Close()
 		if err != nil {
 			return fmt.Errorf("merging layer %d: %w", n, err)
@@ -38,8 +38,17 @@ func Merge(dir string, layers []int, into int) error {
 	return to.SyncFilesystem()
 }
 
-// mergeContent applies the content and metadata of a folder to another.
-func mergeContent(from, to filetree.Node) error {
+func merge(from, to filetree.Node, share bool) error {
+	if share {
+		return mergeContent(from, to, filetree.Node.LinkTo)
+	}
+	var c filetree.Copier
+	defer c.Close()
+	return mergeContent(from, to, c.Copy)
+}
+
+// mergeContent applies the content and metadata of a folder to another. Place gives what is no folder another name.
+func mergeContent(from, to filetree.Node, place func(sub filetree.Node, folder int, name string) error) error {
 	into, err := to.OpenContent()
 	if err != nil {
 		return err
@@ -47,9 +56,9 @@ func mergeContent(from, to filetree.Node) error {
 	defer into.Close()
 	err = from.Each(func(name string, sub filetree.Node) error {
 		if sub.Kind() == unix.S_IFDIR {
-			err = mergeFolder(sub, int(into.Fd()), name)
+			err = mergeFolder(sub, int(into.Fd()), name, place)
 		} else if err = removeTree(int(into.Fd()), name); err == nil {
-			err = sub.LinkTo(int(into.Fd()), name)
+			err = place(sub, int(into.Fd()), name)
 		}
 		return wrap(name, err)
 	})
@@ -59,7 +68,7 @@ func mergeContent(from, to filetree.Node) error {
 	return copyMetadata(from, to)
 }
 
-func mergeFolder(from filetree.Node, in int, name string) error {
+func mergeFolder(from filetree.Node, in int, name string, place func(filetree.Node, int, string) error) error {
 	has, err := from.Attributes()
 	if err != nil {
 		return err
@@ -72,7 +81,7 @@ func mergeFolder(from filetree.Node, in int, name string) error {
 	if there {
 		defer was.Close()
 		if was.Kind() == unix.S_IFDIR && string(has[opaque]) != "y" {
-			return mergeContent(from, was)
+			return mergeContent(from, was, place)
 		}
 		if err := removeTree(in, name); err != nil {
 			return err
@@ -86,7 +95,7 @@ func mergeFolder(from filetree.Node, in int, name string) error {
 		return err
 	}
 	defer to.Close()
-	if err := mergeContent(from, to); err != nil || !there {
+	if err := mergeContent(from, to, place); err != nil || !there {
 		return err
 	}
 	// The new folder must go on hiding what the removed one hid.

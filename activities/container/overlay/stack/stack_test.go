@@ -341,13 +341,18 @@ func TestMergedLayersShowTheSame(t *testing.T) {
 	b.show(t, 4, 1, 2, 3)
 	want := b.Files()
 	links := regexp.MustCompile(` \d+ links, as \S+`)
-	for range 2 {
-		require.NoError(t, layer.Merge(b.layers, []int{1, 2}, 5))
-		require.NoError(t, layer.Merge(b.layers, []int{5, 3}, 6))
-	}
-	for _, lower := range [][]int{{5, 3}, {6}} {
-		b.show(t, 7+len(lower), lower...)
-		assert.Equal(t, links.ReplaceAllString(want, ""), links.ReplaceAllString(b.Files(), ""))
+	for share, shown := range map[bool]func(string) string{
+		true:  func(files string) string { return links.ReplaceAllString(files, "") },
+		false: func(files string) string { return files },
+	} {
+		for range 2 {
+			require.NoError(t, layer.Merge(b.layers, []int{1, 2}, 5, share))
+			require.NoError(t, layer.Merge(b.layers, []int{5, 3}, 6, share))
+		}
+		b.show(t, 9, 5, 3)
+		assert.Equal(t, shown(want), shown(b.Files()))
+		b.show(t, 8, 6)
+		assert.Equal(t, links.ReplaceAllString(want, ""), links.ReplaceAllString(b.Files(), ""), "what has lost a name tells of it now")
 	}
 }
 
