@@ -323,6 +323,7 @@ type aftermath struct {
 	beside []string
 	// deep begins the path of a folder that is nested too deep.
 	deep string
+	long string
 }
 
 // readAfter keeps the manifest of what the step has left in a container.
@@ -354,7 +355,7 @@ func (a *application) readAfter(ctx context.Context, in string) (aftermath, erro
 		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
 	}
 	return aftermath{digest: digest, changed: changed, running: now.State.Running,
-		beside: a.rec.diffUncovered(beside), deep: after.TooDeep()}, nil
+		beside: a.rec.diffUncovered(beside), deep: after.TooDeep(), long: after.TooLong()}, nil
 }
 
 // settle looks at the container after a command and writes down how the step ended.
@@ -367,6 +368,11 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	if left.deep != "" && failure == nil {
 		failure = activities.Errorf(activities.Unsuccessful,
 			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
+	}
+	if left.long != "" && failure == nil {
+		failure = activities.Errorf(activities.Unsuccessful,
+			"the command has left %s... in container %s: the name is longer than the container's own filesystem takes, so it cannot be kept; give it a shorter name",
+			left.long, engine.NameOf(a.rec.Container))
 	}
 	if at := manifest.FindMark(left.changed); at != "" && failure == nil {
 		failure = activities.Errorf(activities.Unsuccessful,

@@ -418,6 +418,27 @@ func TestANameThatMarksADeletedFileIsRefusedAtTheStep(t *testing.T) {
 	assert.NotContains(t, containertest.Shows(t, b), "/tmp/.wh.x")
 }
 
+func TestANameThatTheContainersFilesystemDoesNotTakeIsRefusedAtTheStep(t *testing.T) {
+	t.Parallel()
+	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
+	var fs unix.Statfs_t
+	require.NoError(t, unix.Statfs(b.Inspect(t).GraphDriver.Data["MergedDir"], &fs))
+	const long = 255
+	name := strings.Repeat("n", long)
+	ignored, _ := s.did(t, b, "mkdir -p /tmp /srv; touch /tmp/"+name)
+	command := step(t, map[string]any{"container": b.Name, "command": "touch /srv/" + name})
+	e := s.layersEntry()
+	if _, err := s.action.Apply(t.Context(), e, command, ""); fs.Namelen < long {
+		require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
+		require.ErrorContains(t, err, "give it a shorter name")
+		s.undid(t, e)
+	} else {
+		require.NoError(t, err)
+	}
+	s.commit(t, ignored, e)
+	assert.Equal(t, fs.Namelen == long, strings.Contains(containertest.Shows(t, b), "/srv/"+name))
+}
+
 func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))

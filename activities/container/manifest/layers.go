@@ -40,9 +40,14 @@ func FromChanges(changes []layer.Change, ignore []string) Manifest {
 const MostNested = layer.MostNested
 
 // TooDeep is the beginning of the path of a folder that is nested deeper than [MostNested], and so not read; empty for none.
-func (m Manifest) TooDeep() string {
+func (m Manifest) TooDeep() string { return m.findDigest(layer.TooDeep) }
+
+// TooLong is the beginning of a path whose name is longer than the container's own filesystem takes; empty for none.
+func (m Manifest) TooLong() string { return m.findDigest(layer.TooLong) }
+
+func (m Manifest) findDigest(digest string) string {
 	for at, n := range m {
-		if n.Digest == layer.TooDeep {
+		if n.Digest == digest {
 			return at[:min(len(at), 100)]
 		}
 	}

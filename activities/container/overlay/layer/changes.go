@@ -43,6 +43,10 @@ const (
 	TooDeep    = "too-deep"
 )
 
+// TooLong is the digest of what has a longer name than the container's own filesystem takes, where that takes shorter ones than
+// the layer's, as fuse-overlayfs does. See [Base.Compare].
+const TooLong = "too-long"
+
 // Kinds of changes.
 const (
 	KindGone   = 'x' // nothing is there

@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,7 @@ import (
 )
 
 // Compare sets Over and Same of each change, by what is below it in layers (the oldest first) and in the container's own
-// root. Times are ignored for paths that timeless names, and where tellsTimesLate holds.
+// root, and Digest where that is TooLong. Times are ignored for paths that timeless names, and where tellsTimesLate holds.
 func (b Base) Compare(dir string, layers []int, changes []Change, timeless func(path string) bool) error {
 	below, err := b.openLayers(dir, layers)
 	if err != nil {
@@ -22,12 +23,26 @@ func (b Base) Compare(dir string, layers []int, changes []Change, timeless func(
 			it.Close()
 		}
 	}()
+	longest, err := longestName(int(b))
+	if err != nil {
+		return err
+	}
 	for i := range changes {
+		if changes[i].Kind != KindGone && len(path.Base(changes[i].Path)) > longest {
+			changes[i].Digest = TooLong
+		}
 		if err := changes[i].compareBelow(below, timeless(changes[i].Path)); err != nil {
 			return fmt.Errorf("comparing %s: %w", changes[i].Path, err)
 		}
 	}
 	return nil
+}
+
+// longestName is how long a name may be on the filesystem of an open folder.
+func longestName(folder int) (int, error) {
+	var fs unix.Statfs_t
+	err := unix.Fstatfs(folder, &fs)
+	return int(fs.Namelen), wrap("looking at a filesystem", err)
 }
 
 // openLayers opens the layers, the newest first, and the container's own root last.
