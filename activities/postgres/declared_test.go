@@ -76,6 +76,28 @@ func TestDeclaredUndoTakesBackWhatHasNoInverse(t *testing.T) {
 	}
 }
 
+// TestADeclaredUndoIsComparedByAllThatItChanges: what the undo does not give back is lost or refused, however small it is.
+func TestADeclaredUndoIsComparedByAllThatItChanges(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.dsn = d.server.Admin(d.name)
+	d.run("CREATE TABLE t (id int PRIMARY KEY, v text)", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", "CREATE TYPE mood AS ENUM ('ok')", "CREATE TYPE pair AS (a int)", "CREATE CAST (mood AS pair) WITH INOUT",
+		"CREATE AGGREGATE ag (int) (SFUNC = int4pl, STYPE = int)", "CREATE TYPE span AS RANGE (SUBTYPE = int4)", "CREATE PUBLICATION pub FOR TABLE t (id) WHERE (id > 1)",
+		"CREATE FOREIGN DATA WRAPPER fdw", "CREATE SERVER srv FOREIGN DATA WRAPPER fdw", "CREATE FOREIGN TABLE ft (a int) SERVER srv")
+	for sql, lost := range map[string]string{
+		"ALTER FUNCTION f() COST 9": "routine f()", "ALTER EXTENSION plpgsql ADD FUNCTION f()": "extension plpgsql has function f()", "ALTER PUBLICATION pub SET TABLE t (id)": "publication pub t {id} ", "ALTER PUBLICATION pub SET TABLE t WHERE (id > 1)": "publication pub t",
+		"CREATE OR REPLACE AGGREGATE ag (int) (SFUNC = int4mi, STYPE = int)": "aggregate ag(integer)", "DROP CAST (mood AS pair); CREATE CAST (mood AS pair) WITH INOUT AS ASSIGNMENT": "cast mood pair",
+		"DROP TYPE span; CREATE TYPE span AS RANGE (SUBTYPE = int8)": "range span", "ALTER FOREIGN TABLE ft ALTER a OPTIONS (x '1')": "column ft 1 a",
+	} {
+		plan := d.declared(sql, back("SELECT 1")).plan()
+		require.True(t, plan.Ask, sql)
+		require.Contains(t, strings.ReplaceAll(strings.Join(plan.Losses, "\n"), "public.", ""), lost, sql)
+	}
+	for _, sql := range []string{"GRANT SELECT ON pg_authid TO PUBLIC", "COMMENT ON FUNCTION now() IS 'x'", "INSERT INTO t VALUES (1)"} {
+		d.declared(sql, back("GRANT EXECUTE ON FUNCTION pg_ls_logdir() TO PUBLIC")).refused("it changes the server's own objects, in pg_")
+	}
+}
+
 // TestDeclaredUndoThatLoses is told in the plan, asked for, and reported as what was seen.
 func TestDeclaredUndoThatLoses(t *testing.T) {
 	t.Parallel()

@@ -16,8 +16,11 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -164,6 +167,7 @@ type enumeration struct {
 	was   catalogs
 	dump  string
 	count map[string]int
+	also  []string // statements that run after those that make one object of each kind
 }
 
 func newEnumeration(t *testing.T) *enumeration {
@@ -183,12 +187,14 @@ func (e *enumeration) begin(t *testing.T) {
 	t.Helper()
 	if e.conn != nil {
 		require.NoError(t, e.conn.Close(t.Context()))
+	}
+	if e.name != "" {
 		postgrestest.Exec(t, e.dsn, "DROP SUBSCRIPTION IF EXISTS sub")
 		postgrestest.Exec(t, e.server.Admin("postgres"), "DROP DATABASE d")
 	}
 	e.database = &database{t: t, server: e.server, name: "d", dsn: e.server.Admin("d")}
 	postgrestest.Exec(t, e.server.Admin("postgres"), "CREATE DATABASE d")
-	e.run(oneOfEach...)
+	e.run(slices.Concat(oneOfEach, e.also)...)
 	e.limit(postgres.Database{})
 	e.exec("UPDATE t SET b = 'z' WHERE a = 3").apply()
 	e.was, e.dump = readCatalogs(t, e.dsn, true).withoutOurs(), e.wholeDump()
@@ -276,6 +282,57 @@ func TestEachFormOfEachStatement(t *testing.T) {
 	t.Log(e.count)
 	e.run("ALTER POLICY p ON t TO bob")
 	require.NotEmpty(t, e.differences(t), "nothing is compared")
+}
+
+// TestEachFormShowsWhatItChanges runs what the grammar offers, and rolls it back: what it changes in a catalog shows in the description of the schema, or
+// the catalog is among what the statement has touched. A step that declares its undo is compared by those.
+func TestEachFormShowsWhatItChanges(t *testing.T) {
+	t.Parallel()
+	e := newEnumeration(t)
+	all := server.Databases{"main": {DSN: func() (string, error) { return e.dsn, nil }}}
+	c, err := all.Connect(t.Context(), "main", server.LookName)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT oid FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace")
+	require.NoError(t, err)
+	others, err := schema.Undescribed(c, ids)
+	require.NoError(t, err)
+	others = append(others, "pg_depend", "pg_shdepend") // they name what the others hold
+	count := map[string]int{}
+	for _, f := range testrun.DrawShare(t, testrun.DrawShare(t, testrun.DrawShare(t, readForms(e.server.Help(t))...)...)...) { // each is slow
+		if _, words := statement.Split(f.text); statement.CheckDeclared("", words[0]) != nil {
+			continue
+		}
+		sql := e.findAccepted(t, f)
+		if sql == "" {
+			continue
+		}
+		require.NoError(t, c.Run("BEGIN"))
+		start, err := schema.TakeSurvey(c)
+		require.NoError(t, err)
+		require.NoError(t, c.Run(sql), sql)
+		end, err := schema.TakeSurvey(c)
+		require.NoError(t, err)
+		count["accepted"]++
+		differences := readCatalogsIn(t, c.Conn, true).withoutOurs().compare(e.was)
+		isRefused := capture.CheckTemporary(c) != nil
+		c.Rollback()
+		if isRefused || len(differences) == 0 {
+			continue
+		}
+		count["changes"]++
+		isTouched := false
+		for id := range start.TouchedUntil(end) {
+			isTouched = isTouched || id < server.FirstNormalObject
+		}
+		differences = slices.DeleteFunc(differences, func(row string) bool {
+			return start.Schema != end.Schema || isTouched && slices.Contains(others, ofName.FindString(row))
+		})
+		if len(differences) > 0 {
+			t.Errorf("%s: does not show\n%s", sql, strings.Join(differences, "\n"))
+		}
+	}
+	t.Log(count)
 }
 
 // check runs statements as steps and undoes them, each after the other, and compares. If all is not as before, each is tried alone.

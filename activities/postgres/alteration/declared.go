@@ -135,7 +135,7 @@ func tryDeclared(c *server.Connection, n int64, run statement.Script, watched ma
 		return nil, nil, err
 	}
 	changed := before.TouchedUntil(left)
-	if err := checkTouched(c, changed); err != nil {
+	if err := errors.Join(checkTouched(c, changed), checkBuiltIn(c, before, left)); err != nil {
 		return nil, nil, err
 	}
 	d.Goes, d.Comes = schema.MissingLines(before.Schema, left.Schema), schema.MissingLines(left.Schema, before.Schema)
@@ -205,7 +205,7 @@ func tryUndo(c *server.Connection, d *Declared, undo []statement.Statement, left
 	if after, err = schema.TakeSurvey(c); err != nil {
 		return after, nil, err
 	}
-	if err := checkTouched(c, left.TouchedUntil(after)); err != nil {
+	if err := errors.Join(checkTouched(c, left.TouchedUntil(after)), checkBuiltIn(c, left, after)); err != nil {
 		return after, nil, err
 	}
 	if back, err = schema.ReadContents(c, d.watched()); err != nil {
@@ -265,6 +265,15 @@ func checkTouched(c *server.Connection, touched map[uint32]bool) error {
 		}
 	}
 	return nil
+}
+
+// checkBuiltIn refuses changes of the server's own objects between two surveys: no description shows them.
+func checkBuiltIn(c *server.Connection, start, end schema.Survey) error {
+	changed, err := schema.BuiltIn(c, start.DescribedUntil(end))
+	if err == nil && len(changed) > 0 {
+		err = activities.Errorf(activities.Refused, "it changes the server's own objects, in %s: nothing could tell whether an undo gives it back; run it by hand", strings.Join(changed, ", "))
+	}
+	return err
 }
 
 // compareContents says which contents are others than before the step, given what is in them now.

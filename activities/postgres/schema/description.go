@@ -18,11 +18,11 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	rel AS (SELECT c.*, c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relkind <> 't'),
 	line(text) AS (
 	SELECT format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner))) FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
-		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o WHERE o.oid = rel.reltoastrelid)) FROM rel
-	UNION ALL SELECT format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
+	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
+		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o WHERE o.oid = rel.reltoastrelid), relam, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
+	UNION ALL SELECT format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
-		a.attcollation::regcollation, a.attacl, a.attoptions, a.attstorage, a.attcompression, a.attstattarget, a.attislocal)
+		a.attcollation::regcollation, a.attacl, a.attoptions, a.attstorage, a.attcompression, a.attstattarget, a.attislocal, a.attfdwoptions)
 		FROM rel r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 	UNION ALL SELECT format('constraint %s %s %s %s %s %s %s', coalesce(x.conrelid::regclass::text, x.contypid::regtype::text), x.conname, pg_get_constraintdef(x.oid), x.convalidated, x.connoinherit,
 		x.conislocal, x.coninhcount)
@@ -37,17 +37,24 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart, s.seqincrement, s.seqmax, s.seqmin, s.seqcache, s.seqcycle,
 		(SELECT format('%s.%I', a.attrelid::regclass, a.attname) FROM pg_depend d JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid WHERE d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0))
 		FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
-	UNION ALL SELECT format('routine %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl, acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)))
+	UNION ALL SELECT format('routine %s %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl, acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)),
+		(pg_get_function_sqlbody(p.oid), p.proallargtypes::regtype[], p.proargmodes, p.proargnames, p.provariadic::regtype, p.protrftypes::regtype[], p.procost, p.prorows, p.prosupport, p.proleakproof, p.proparallel, p.probin))
 		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
 	UNION ALL SELECT format('type %s %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole, coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder) FROM pg_enum e WHERE e.enumtypid = t.oid),
-		(t.typnotnull, t.typbasetype::regtype, t.typtypmod, t.typcollation::regcollation))
+		(t.typnotnull, t.typbasetype::regtype, t.typtypmod, t.typcollation::regcollation, t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin, t.typmodout, t.typanalyze, t.typalign, t.typstorage, t.typcategory, t.typispreferred,
+			t.typdelim, t.typisdefined))
 		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours)
+	UNION ALL SELECT format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype, rngcollation::regcollation, (SELECT opcname FROM pg_opclass o WHERE o.oid = rngsubopc), rngcanonical, rngsubdiff)) FROM pg_range WHERE rngtypid >= 16384
+	UNION ALL SELECT format('aggregate %s %s %s', aggfnoid::regprocedure, (aggtranstype::regtype, aggmtranstype::regtype, aggsortop::regoperator), to_jsonb(g) - '{aggfnoid,aggtranstype,aggmtranstype,aggsortop}'::text[]) FROM pg_aggregate g WHERE aggfnoid >= 16384
+	UNION ALL SELECT format('cast %s %s %s %s %s', castsource::regtype, casttarget::regtype, castfunc::regprocedure, castcontext, castmethod) FROM pg_cast WHERE oid >= 16384
 	UNION ALL SELECT format('statistics %s %s %s', pg_get_statisticsobjdef(oid), stxowner::regrole, coalesce(stxstattarget, -1)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('publication %s %s', p.pubname, r.prrelid::regclass) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid
+	UNION ALL SELECT format('publication %s %s %s %s', p.pubname, r.prrelid::regclass, (SELECT array_agg(a.attname ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = r.prrelid AND to_jsonb(r) -> 'prattrs' @> to_jsonb(a.attnum)),
+		md5(regexp_replace(to_jsonb(r) ->> 'prqual', ' :location -?[0-9]+', '', 'g'))) FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid
 	UNION ALL SELECT format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description) FROM pg_description WHERE (objoid >= 16384 OR classoid = 'pg_namespace'::regclass)
 		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)'
 	UNION ALL SELECT format('built-in comments %s', (SELECT count(*) FROM pg_description WHERE objoid < 16384 AND classoid <> 'pg_namespace'::regclass))
 	UNION ALL SELECT format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid), pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'x'
+	UNION ALL SELECT format('%s has %s', pg_describe_object(refclassid, refobjid, refobjsubid), pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'e'
 	UNION ALL SELECT format('default privileges %s %s %s %s', defaclrole::regrole, defaclnamespace::regnamespace, defaclobjtype, defaclacl) FROM pg_default_acl
 	UNION ALL SELECT format('others %s', (SELECT count(*) FROM pg_extension) + (SELECT count(*) FROM pg_event_trigger) + (SELECT count(*) FROM pg_cast) + (SELECT count(*) FROM pg_operator)
 		+ (SELECT count(*) FROM pg_opclass) + (SELECT count(*) FROM pg_conversion) + (SELECT count(*) FROM pg_collation) + (SELECT count(*) FROM pg_language) + (SELECT count(*) FROM pg_publication)

@@ -88,6 +88,16 @@ func (s Survey) TouchedUntil(end Survey) map[uint32]bool {
 	return all
 }
 
+// DescribedUntil are the ids of the catalogs that the schema's description covers and that were changed between two surveys.
+func (s Survey) DescribedUntil(end Survey) (ids []uint32) {
+	for id, t := range end.tallies {
+		if t.Catalog && t != s.tallies[id] {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // CountsUntil are the rows that changed between two surveys, but for those of catalogs.
 func (s Survey) CountsUntil(end Survey) (all []activities.Count) {
 	for id, t := range end.tallies {
