@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -31,23 +30,6 @@ type Resolution struct {
 
 // DoUnwind is the decision about a parked step to unwind the task. The others are compensations.Retry and compensations.Skip.
 const DoUnwind compensations.Do = "unwind"
-
-// ParkView is a step that has failed, was undone, and waits for a person.
-type ParkView struct {
-	Step string `json:"step"`
-	Uses string `json:"uses"`
-	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must carry it.
-	Digest activities.Digest `json:"digest"`
-	Try    int               `json:"try"`
-	Reason string            `json:"reason"`
-	// With are the parameters of that try, with their expressions.
-	With json.RawMessage `json:"with,omitempty"`
-	// Ways are the decisions that fit.
-	Ways  []compensations.Do `json:"ways"`
-	Since time.Time          `json:"since"`
-	// AgentDecides says that the agent of the session may decide as well.
-	AgentDecides bool `json:"agentDecides,omitempty"`
-}
 
 // CheckUndo refuses what only fits a parked step.
 func (r Resolution) CheckUndo() error {

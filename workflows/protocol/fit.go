@@ -256,3 +256,11 @@ func (p *ParkView) short(n int) *ParkView {
 	short.Reason, short.With = payload.Clip(p.Reason, n), nil
 	return &short
 }
+
+func shortenTried(tried []Tried, n int) []Tried {
+	tried = slices.Clone(tried)
+	for i := range tried {
+		tried[i].Notes = payload.ClipAll(tried[i].Notes, n)
+	}
+	return tried
+}

@@ -123,14 +123,6 @@ func shortenOver(over map[string]StepAnswer, n int) map[string]StepAnswer {
 	return over
 }
 
-func shortenTried(tried []Tried, n int) []Tried {
-	tried = slices.Clone(tried)
-	for i := range tried {
-		tried[i].Notes = payload.ClipAll(tried[i].Notes, n)
-	}
-	return tried
-}
-
 // CutOver shortens what the requests carry of steps that are over.
 func (c *SessionCarry) CutOver() {
 	each := func(change func(*StepAnswer)) func() {

@@ -113,3 +113,9 @@ func (r LateSweepRequest) MarshalJSON() ([]byte, error) { return packed.Marshal(
 func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
 	return packed.Unmarshal(raw, (*bareLateSweep)(r))
 }
+
+// Places describe the worlds of a host, by name: the ids of their journals, and why some cannot be used.
+type Places struct {
+	Journals map[string]string `json:"journals"`
+	Problems map[string]string `json:"problems,omitempty"`
+}

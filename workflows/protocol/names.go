@@ -61,23 +61,6 @@ const (
 	AlertActivity = "task.alert"
 )
 
-// Places describe the worlds of a host, by name: the ids of their journals, and why some cannot be used.
-type Places struct {
-	Journals map[string]string `json:"journals"`
-	Problems map[string]string `json:"problems,omitempty"`
-}
-
-// LedgerRequest asks for the ledger of a run, or a part of it.
-type LedgerRequest struct {
-	WorkflowID string `json:"workflowId"`
-	RunID      string `json:"runId"`
-	// To and Step name the part: see RollbackRequest.
-	To   string `json:"to,omitempty"`
-	Step string `json:"step,omitempty"`
-	// Without are rollbacks whose undone entries are left out, even if To or Step names them.
-	Without []Chain `json:"without,omitempty"`
-}
-
 // Signals and queries of a task. SignalResolve is compensations.SignalResolve.
 const (
 	SignalApprove = "approve"

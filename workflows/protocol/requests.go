@@ -133,3 +133,14 @@ type RecordName struct {
 	// Holder is the workflow that holds it.
 	Holder string `json:"holder,omitempty"`
 }
+
+// LedgerRequest asks for the ledger of a run, or a part of it.
+type LedgerRequest struct {
+	WorkflowID string `json:"workflowId"`
+	RunID      string `json:"runId"`
+	// To and Step name the part: see RollbackRequest.
+	To   string `json:"to,omitempty"`
+	Step string `json:"step,omitempty"`
+	// Without are rollbacks whose undone entries are left out, even if To or Step names them.
+	Without []Chain `json:"without,omitempty"`
+}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -164,23 +165,6 @@ type StepNow struct {
 	Undo *compensations.StepReport `json:"undo,omitempty"`
 }
 
-// SessionView is a session in the answer to the query "state".
-type SessionView struct {
-	// Open says that it takes steps.
-	Open       bool      `json:"open"`
-	Savepoints []string  `json:"savepoints,omitempty"`
-	Heard      time.Time `json:"heard"`
-	// AgentGone: a person was asked because the agent is gone.
-	AgentGone bool `json:"agentGone,omitempty"`
-	// Contexts are those that the agent has given, the oldest first. Since are the last steps on the ledger that came after the last one.
-	Contexts []Context `json:"contexts,omitempty"`
-	Since    []string  `json:"since,omitempty"`
-	// Notes are the last ones that the agent has made, the oldest first.
-	Notes []Note `json:"notes,omitempty"`
-	// TakenBack is what was rolled back and can be redone, the oldest first.
-	TakenBack []TakenBack `json:"takenBack,omitempty"`
-}
-
 // Trouble is what was tried without success, and is tried on.
 type Trouble struct {
 	What string `json:"what"`
@@ -191,4 +175,21 @@ type Trouble struct {
 	// Reason is why it failed last.
 	Reason string    `json:"reason"`
 	Since  time.Time `json:"since,omitzero"`
+}
+
+// ParkView is a step that has failed, was undone, and waits for a person.
+type ParkView struct {
+	Step string `json:"step"`
+	Uses string `json:"uses"`
+	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must carry it.
+	Digest activities.Digest `json:"digest"`
+	Try    int               `json:"try"`
+	Reason string            `json:"reason"`
+	// With are the parameters of that try, with their expressions.
+	With json.RawMessage `json:"with,omitempty"`
+	// Ways are the decisions that fit.
+	Ways  []compensations.Do `json:"ways"`
+	Since time.Time          `json:"since"`
+	// AgentDecides says that the agent of the session may decide as well.
+	AgentDecides bool `json:"agentDecides,omitempty"`
 }

@@ -2,13 +2,11 @@ package protocol
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
-	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 // Updates of a session. The id of an update is the caller's, and makes it idempotent: the same id again is the same request,
@@ -40,6 +38,11 @@ const (
 	// history.
 	UpdateAwait = "await"
 )
+
+// SessionUpdates are the updates that only a session takes.
+var SessionUpdates = []string{
+	UpdateOpen, UpdateStep, UpdateSavepoint, UpdateNote, UpdateContext, UpdateRollback, UpdateRedo, UpdateResolveStep, UpdateFinish, UpdateAbort, UpdateAwait,
+}
 
 // StepRequest is the argument of UpdateStep.
 type StepRequest struct {
@@ -221,80 +224,10 @@ func (r SessionRedo) IsAmbiguous() bool {
 	return len(given) > 1
 }
 
-// Note is what the agent of a session has noted for the people who look at it.
-type Note struct {
-	Text string `json:"text"`
-	// After is the last step that was on the ledger; empty if there was none.
-	After string    `json:"after,omitempty"`
-	At    time.Time `json:"at"`
-}
-
-func (n Note) String() string {
-	if n.After == "" {
-		return "the agent noted: " + n.Text
-	}
-	return fmt.Sprintf("the agent noted after step %s: %s", n.After, n.Text)
-}
-
-// An agent that tries several ways from one savepoint puts each aside as a branch: a rollback that keeps what it takes back under a
-// name, with what the agent thought of it. It compares them, and redoes the one that it chooses.
-
-// Branch is the name of what a rollback has taken back, and what its agent thought of it.
-type Branch struct {
-	Name string `json:"name"`
-	// Score is the agent's own, to compare branches by.
-	Score *float64 `json:"score,omitempty"`
-	Note  string   `json:"note,omitempty"`
-}
-
-func (b *Branch) IsNamed(name string) bool { return b != nil && b.Name == name }
-
-// TakenBack is what a rollback of a session has taken back: UpdateRedo runs it again.
-type TakenBack struct {
-	// Request is the update that asked for the rollback; To and Step are what it named.
-	Request string `json:"request"`
-	To      string `json:"to,omitempty"`
-	Step    string `json:"step,omitempty"`
-	// Branch is the name that the rollback has given to it; nil for none. Chosen says that it was redone, at least in part.
-	Branch *Branch `json:"branch,omitempty"`
-	Chosen bool    `json:"chosen,omitempty"`
-	// Context is the last one that the agent had given in it.
-	Context *Context `json:"context,omitempty"`
-	// Steps are in the order in which they began. Those that had not begun are the last.
-	Steps []TakenStep `json:"steps"`
-}
-
-// TakenStep is a step that was taken back.
-type TakenStep struct {
-	ID string `json:"id"`
-	// Seq is that of its entry; 0 if it had none.
-	Seq        int `json:"seq,omitempty"`
-	Generation int `json:"generation,omitempty"`
-	// Savepoint is the one that its entry bore.
-	Savepoint string `json:"savepoint,omitempty"`
-}
-
-// IsMeant reports whether a request to redo names p.
-func (p TakenBack) IsMeant(r SessionRedo) bool {
+// Means reports whether r names what was taken back as p.
+func (r SessionRedo) Means(p TakenBack) bool {
 	if r.Branch != "" {
 		return p.Branch.IsNamed(r.Branch)
 	}
 	return r.To+r.Step == "" || p.To == r.To && p.Step == r.Step
-}
-
-func (p TakenBack) Name() string {
-	if p.Branch != nil {
-		return NameRollback(p.Branch.Name, "", "")
-	}
-	return NameRollback("", p.To, p.Step)
-}
-
-func NameRollback(branch, to, step string) string {
-	switch {
-	case branch != "":
-		return "of branch " + payload.Clip(branch, payload.MaxName)
-	case to != "":
-		return "to savepoint " + payload.Clip(to, payload.MaxName)
-	}
-	return "of step " + payload.Clip(step, payload.MaxName)
 }

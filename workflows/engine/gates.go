@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/calls"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// rejection ends a task at a gate.
+type rejection struct{ step, text string }
+
+func (r rejection) Error() string { return r.text }
+
+// gates are the steps that wait for a person's approval.
+type gates struct {
+	schedule   *schedule
+	attributes *attributes
+	alert      func(workflow.Context, compensations.StepReport)
+
+	open []*Step // in file order
+}
+
+// ask has a step ask a person about its change, and tells one.
+func (g *gates) ask(ctx workflow.Context, s *Step, entry activities.Entry, change activities.Change, why string) {
+	s.openings++
+	s.Gate = newGate(workflow.Now(ctx), s, entry, change, why)
+	g.alert(ctx, compensations.StepReport{Step: s.Step.ID, Action: s.Step.Uses, State: string(protocol.Gated), Reason: why, Digest: s.Gate.view.Digest})
+}
+
+// awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or nobody decided in time.
+func (g *gates) awaitApproval(ctx workflow.Context, s *Step) error {
+	if reset := wasReset(ctx); reset != nil {
+		s.Gate = nil
+		return temporal.NewNonRetryableApplicationError(reset.Text, string(activities.ResetRun), nil)
+	}
+	gate := s.Gate
+	g.schedule.setState(s, protocol.AtGate)
+	g.openGate(ctx, s)
+	began := workflow.Now(ctx)
+	err := gate.awaitDecision(ctx, s.Step)
+	s.View.Waited += workflow.Now(ctx).Sub(began)
+	g.closeGate(ctx, s)
+	if err == nil {
+		s.AddNotes(approval(*gate.decision))
+	}
+	return err
+}
+
+// approval records who approved a step, and why.
+func approval(d protocol.Decision) string {
+	text := "approved by " + protocol.OrSomebody(d.Who)
+	if d.Why != "" {
+		text += ": " + d.Why
+	}
+	return text
+}
+
+func (g *gates) openGate(ctx workflow.Context, s *Step) {
+	i, _ := slices.BinarySearchFunc(g.open, s, func(a, b *Step) int { return cmp.Compare(a.index, b.index) })
+	g.open = slices.Insert(g.open, i, s)
+	g.publish(ctx)
+}
+
+func (g *gates) closeGate(ctx workflow.Context, s *Step) {
+	s.Gate = nil
+	g.open = slices.DeleteFunc(g.open, func(o *Step) bool { return o == s })
+	g.publish(ctx)
+}
+
+func (g *gates) publish(ctx workflow.Context) {
+	first := ""
+	if len(g.open) > 0 {
+		first = g.open[0].Step.ID
+	}
+	g.attributes.publishGate(ctx, first)
+}
+
+// Views returns the open gates that nobody has decided.
+func (g *gates) Views() []protocol.GateView {
+	var views []protocol.GateView
+	for _, s := range g.open {
+		if s.Gate.decision == nil {
+			views = append(views, s.Gate.view)
+		}
+	}
+	return views
+}
+
+// approve handles the payload of SignalApprove.
+func (g *gates) approve(payload []byte) error { return g.decide(payload, true) }
+
+// reject handles the payload of SignalReject.
+func (g *gates) reject(payload []byte) error { return g.decide(payload, false) }
+
+// decide records a decision at the gate that it fits.
+func (g *gates) decide(payload []byte, approved bool) error {
+	var d protocol.Decision
+	if err := json.Unmarshal(payload, &d); err != nil {
+		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
+	}
+	gate, err := g.findGate(d)
+	if err != nil {
+		return err
+	}
+	gate.decide(d, approved)
+	return nil
+}
+
+// findGate returns the open gate that a decision fits.
+func (g *gates) findGate(d protocol.Decision) (*gate, error) {
+	s := g.schedule.ByID[d.Step]
+	switch {
+	case s == nil:
+		return nil, fmt.Errorf("there is no step %q", payload.Clip(d.Step, payload.MaxName))
+	case s.Gate == nil:
+		return nil, fmt.Errorf("step %q is not at a gate", d.Step)
+	case s.Gate.decision != nil:
+		return nil, fmt.Errorf("the gate of step %q is decided already", d.Step)
+	case d.Digest != s.Gate.view.Digest:
+		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step, s.Gate.view.Digest.Short())
+	}
+	return s.Gate, nil
+}
+
+func newGate(now time.Time, s *Step, entry activities.Entry, change activities.Change, why string) *gate {
+	return &gate{view: protocol.GateView{
+		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.Step.Gate.Patience()),
+		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
+	}}
+}
+
+func (g *gate) decide(d protocol.Decision, approved bool) {
+	d.Who, d.Why = payload.Clip(d.Who, payload.MaxName), payload.Clip(d.Why, payload.MaxWhy)
+	g.decision, g.approved = &d, approved
+}
+
+// awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
+// time limit over a late approval: gates fail closed.
+func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
+	inTime, err := g.awaitLimit(ctx, step)
+	for err == nil && !inTime && !g.isRejected() && g.putOff(ctx, step) {
+		inTime, err = g.awaitLimit(ctx, step)
+	}
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !inTime && !g.isRejected():
+		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Patience())}
+	case g.isRejected():
+		text := fmt.Sprintf("step %s was rejected by %s", step.ID, protocol.OrSomebody(g.decision.Who))
+		if g.decision.Why != "" {
+			text += ": " + g.decision.Why
+		}
+		return rejection{step.ID, text}
+	}
+	return nil
+}
+
+func (g *gate) isRejected() bool { return g.decision != nil && !g.approved }
+
+// awaitLimit waits until the gate is decided or its limit has passed, and reports whether it was decided before.
+func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, err error) {
+	// An explicit timer instead of AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
+	timerCtx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
+	limit := workflow.NewTimerWithOptions(timerCtx, left, workflow.TimerOptions{Summary: protocol.GateTimer(step.ID)})
+	if err := workflow.Await(ctx, func() bool { return g.decision != nil || limit.IsReady() }); err != nil {
+		return false, err
+	}
+	return !limit.IsReady(), ctx.Err() // a cancellation makes the timer ready too
+}
+
+// putOff puts the limit off by the time that the task was paused since the gate was opened. It reports whether any is left.
+func (g *gate) putOff(ctx workflow.Context, step task.Step) bool {
+	g.view.Until = g.view.Since.Add(step.Gate.Patience() + calls.PausedSince(ctx, g.view.Since))
+	return g.view.Until.After(workflow.Now(ctx))
+}
