@@ -28,6 +28,9 @@ const plainNodes = `{CONST,VAR,FUNCEXPR,OPEXPR,DISTINCTEXPR,NULLIFEXPR,SCALARARR
 // FindConditional lists those of tables, and domains of their columns, whose CHECKs may forbid a row that is there: one that was never validated, or that is
 // not plain, or calls what is not immutable or not the server's own, which may read other rows.
 func FindConditional(c *server.Connection, tables []uint32) ([]string, error) {
+	if tables == nil {
+		return nil, nil
+	}
 	return server.Collect(c, pgx.RowTo[string], `WITH RECURSIVE held(relid, type) AS (
 			SELECT attrelid, atttypid FROM pg_attribute WHERE attrelid = ANY($1::oid[]) AND attnum > 0 AND NOT attisdropped
 			UNION SELECT relid, part FROM held JOIN pg_type t ON t.oid = type, LATERAL (

@@ -14,7 +14,7 @@ const (
 
 // EndForward ends the sessions of the forward of a token, wherever they are, with those of the programs that it runs.
 func (c *Connection) EndForward(token string) error {
-	return c.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", ForwardName+" "+token)
+	return c.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL) WHERE application_name = $1", ForwardName+" "+token)
 }
 
 // TriggerName is that of our trigger on tables, or what its name begins with where a table has one for each kind of statement. It sorts before the
