@@ -165,22 +165,8 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 		}
 		return activities.Undone{}, err
 	}
-	if d.Force != "" {
-		for _, t := range r.Tables { // what was shown stays as it is until it is overwritten
-			if err := c.Run(lockRows(t), r.N, t.OID); err != nil {
-				return activities.Undone{}, err
-			}
-		}
-	}
-	strayed, err := c.findDrift(r)
+	forced, err := c.putRowsBack(r, d)
 	if err != nil {
-		return activities.Undone{}, err
-	}
-	forced := strayed != nil && d.Force == strayed.Drift.Digest
-	if strayed != nil && !forced {
-		return activities.Undone{}, *strayed
-	}
-	if err := capture.WithoutTriggers(c.Connection, r.Tables, func() error { return c.replaceRows(r, forced) }); err != nil {
 		return activities.Undone{}, err
 	}
 	var backs []string
@@ -202,6 +188,28 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 		observed += ", over what someone else had changed"
 	}
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}, nil
+}
+
+// putRowsBack puts the rows of a step back. It reports whether that was forced, over what others have changed since.
+func (c *connection) putRowsBack(r *record, d activities.Decision) (forced bool, err error) {
+	if d.Force != "" {
+		for _, t := range r.Tables { // what was shown stays as it is until it is overwritten
+			if err := c.Run(lockRows(t), r.N, t.OID); err != nil {
+				return false, err
+			}
+		}
+	} else if done, err := c.putBackAtOnce(r); done || err != nil {
+		return false, err
+	}
+	strayed, err := c.findDrift(r)
+	if err != nil {
+		return false, err
+	}
+	forced = strayed != nil && d.Force == strayed.Drift.Digest
+	if strayed != nil && !forced {
+		return false, *strayed
+	}
+	return forced, capture.WithoutTriggers(c.Connection, r.Tables, func() error { return c.replaceRows(r, forced) })
 }
 
 // takeBackDeclared runs the undo that a step declares. Records of other steps learn the ids of the tables that it makes anew.

@@ -101,33 +101,39 @@ type Relation struct {
 }
 
 const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, row_security_active(c.oid), greatest(c.reltuples, 0)::bigint,
-	coalesce((SELECT array_agg(a.attname::text ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
-	coalesce((SELECT array_agg(format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
-	coalesce((SELECT array_agg(a.attgenerated <> '' ORDER BY a.attnum) FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), '{}'),
+	coalesce(a.names, '{}'), coalesce(a.types, '{}'), coalesce(a.generated, '{}'),
 	coalesce((SELECT array_agg(a.attname::text ORDER BY k.place) FROM (
-		SELECT i.indrelid, i.indkey::int2[] AS columns FROM pg_index i
-		WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
-		AND NOT EXISTS (SELECT FROM unnest(i.indkey::int2[]) k JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k WHERE NOT a.attnotnull)
+		SELECT i.indkey::int2[] AS columns FROM pg_index i
+		WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indkey::int2[] <@ a.filled
 		ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1) i
 		CROSS JOIN unnest(i.columns) WITH ORDINALITY k(number, place)
-		JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number), '{}'),
+		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number), '{}'),
 	coalesce((SELECT string_agg(format('%s: %s%s', t.tgname, p.prosrc, array_to_string(p.proconfig, ';')), E'\n' ORDER BY t.tgname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.` + server.IsTrigger + ` AND t.tgenabled <> 'D'), ''),
-	EXISTS (SELECT FROM pg_inherits h WHERE c.oid IN (h.inhrelid, h.inhparent)),
-	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'x' AND x.condeferrable),
-	EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'f' AND (x.confdeltype NOT IN ('a', 'r') OR x.confupdtype NOT IN ('a', 'r'))),
-	(WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid UNION SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
-		SELECT array_agg(un.nspname || '.' || u.relname ORDER BY u.oid) FROM up JOIN pg_class u ON u.oid = up.id JOIN pg_namespace un ON un.oid = u.relnamespace)
-	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = ANY($1::oid[]) ORDER BY n.nspname, c.relname`
+	EXISTS (SELECT FROM pg_inherits h WHERE c.oid IN (h.inhrelid, h.inhparent)), coalesce(x.exclusion, false), coalesce(x.cascaded, false)
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
+	LATERAL (SELECT array_agg(attname::text ORDER BY attnum) AS names, array_agg(format_type(atttypid, atttypmod) ORDER BY attnum) AS types,
+		array_agg(attgenerated <> '' ORDER BY attnum) AS generated, array_agg(attnum) FILTER (WHERE attnotnull) AS filled
+		FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) a,
+	LATERAL (SELECT bool_or(contype = 'x' AND condeferrable) AS exclusion, bool_or(contype = 'f' AND (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))) AS cascaded
+		FROM pg_constraint WHERE conrelid = c.oid) x
+	WHERE c.oid = ANY($1::oid[]) ORDER BY n.nspname, c.relname`
+
+// listAncestors lists the tables that a table is a partition or a child of.
+const listAncestors = `WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = $1 UNION SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
+	SELECT n.nspname || '.' || c.relname FROM up JOIN pg_class c ON c.oid = up.id JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid`
 
 // Describe describes the relations with these ids.
 func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
+	if ids == nil {
+		return nil, nil
+	}
 	_, config := server.CanonicalFor()
-	return server.Collect(c, func(row pgx.CollectableRow) (*Relation, error) {
+	all, err := server.Collect(c, func(row pgx.CollectableRow) (*Relation, error) {
 		var r Relation
 		var names, types []string
 		var generated []bool
 		var source string
-		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Cascaded, &r.Of); err != nil {
+		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Cascaded); err != nil {
 			return nil, err
 		}
 		for i := range names {
@@ -137,6 +143,18 @@ func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
 		r.Captured = source == listTriggers(eachRow, r.captureRow()+settings) || !r.Related && source == listTriggers(eachStatement, r.captureStatement()+settings)
 		return &r, nil
 	}, describe, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if !r.Related {
+			continue
+		}
+		if r.Of, err = server.Collect(c, pgx.RowTo[string], listAncestors, r.OID); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Find describes a table of this database with rows of its own; nil if there is none with this name, which is quoted.
@@ -177,6 +195,14 @@ func FindAltered(c *server.Connection, tables []*Table) (problem string, err err
 		}
 	}
 	return "", nil
+}
+
+// IsKeyed reports whether an index sees to it that no two rows of a table have the same key.
+func IsKeyed(c *server.Connection, t *Table) (is bool, err error) {
+	return is, c.Scan(`SELECT EXISTS (SELECT FROM pg_index i WHERE indrelid = $1 AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL AND NOT EXISTS (
+		SELECT FROM unnest(indkey::int2[], indclass::oid[], indcollation::oid[]) WITH ORDINALITY k(number, class, sorted, place)
+		JOIN pg_attribute a ON attrelid = $1 AND attnum = number JOIN pg_opclass o ON o.oid = class
+		WHERE place <= indnkeyatts AND (attname <> ALL($2::text[]) OR NOT opcdefault OR sorted <> attcollation)))`, []any{t.OID, t.Key}, &is)
 }
 
 // ListColumns says which columns a table has.
