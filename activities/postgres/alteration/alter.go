@@ -27,15 +27,7 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 	if err := c.Run("SAVEPOINT alteration"); err != nil {
 		return err
 	}
-	traits, err := schema.Traits(c)
-	if err != nil {
-		return err
-	}
-	held, err := schema.HeldParts(c)
-	if err != nil {
-		return err
-	}
-	try := trial{Connection: c, Statement: s, number: len(did.Alterations) + 1, record: n, before: before, start: start, traits: traits, did: did}
+	try := trial{Connection: c, Statement: s, number: len(did.Alterations) + 1, record: n, before: before, start: start, did: did}
 	a, err := try.perform(words, was)
 	if _, ok := errors.AsType[noInverseError](err); ok {
 		err = blame(c, err, was)
@@ -54,7 +46,7 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 			catalogs = append(catalogs, id)
 		}
 	}
-	if err := errors.Join(try.checkDescribed(catalogs), try.checkHeld(held)); err != nil {
+	if err := errors.Join(try.checkDescribed(catalogs), try.checkHeld()); err != nil {
 		return err
 	}
 	if a != nil {
@@ -64,12 +56,15 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 }
 
 // checkHeld refuses a statement that takes away a part of what is put aside.
-func (t *trial) checkHeld(were []string) error {
+func (t *trial) checkHeld() error {
+	if len(t.held) == 0 {
+		return nil
+	}
 	are, err := schema.HeldParts(t.Connection)
 	if err != nil {
 		return err
 	}
-	for _, part := range were {
+	for _, part := range t.held {
 		if !slices.Contains(are, part) {
 			return t.noInverse("it would take away a part of what is kept in " + strings.Fields(part)[0] + " for the undo of an earlier statement; leave CASCADE out")
 		}
@@ -119,13 +114,36 @@ type trial struct {
 	number        int
 	record        int64
 	before, start capture.Counts // the counts before the step, and before the statement
+	held          []string       // what was put aside before the statement
 	traits        []schema.Trait // before the statement
 	after         []schema.Trait // after it; nil where nobody has looked
 	did           *Change
+
+	// added is what the statement has added to the catalogs, where it has left the rest as it was: nothing else is looked at then.
+	added *schema.Additions
+}
+
+// traitsNow lists the traits as they are.
+func (t *trial) traitsNow() ([]schema.Trait, error) {
+	if t.added != nil {
+		return schema.TraitsOf(t.Connection, t.added.IDs)
+	}
+	return schema.Traits(t.Connection)
 }
 
 // perform runs the statement, in the way that its kind needs, and proves that it can be taken back; nil if it has nothing to do.
 func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
+	if mayAdd(words) {
+		if a, err = t.add(was); err != nil || t.added != nil {
+			return a, err
+		}
+	}
+	if t.traits, err = schema.Traits(t.Connection); err != nil {
+		return nil, err
+	}
+	if t.held, err = schema.HeldParts(t.Connection); err != nil {
+		return nil, err
+	}
 	switch {
 	case words[0] == "truncate":
 		a, err = t.truncate()
@@ -144,6 +162,72 @@ func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
 	if err != nil || a == nil {
 		return nil, err
 	}
+	return t.proven(a, was)
+}
+
+// mayAdd reports whether a statement may only add things: what comes to a table or a column that is there changes that.
+func mayAdd(words []string) bool {
+	return words[0] == "create" && !slices.ContainsFunc(words, func(w string) bool {
+		return slices.Contains([]string{"trigger", "policy", "rule", "references", "owned"}, w)
+	})
+}
+
+// add runs a statement, and proves that it has only added things and that these can be taken away: then nothing else in the schema can be another one. It
+// leaves added nil, and nothing done, where the statement has to be compared with the whole schema.
+func (t *trial) add(was string) (*Alteration, error) {
+	catalogs, err := schema.LookAtCatalogs(t.Connection)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, _, err := statement.Execute(t.Connection, t.Statement, 0); err != nil {
+		return nil, err
+	}
+	if err := capture.CheckTemporary(t.Connection); err != nil {
+		return nil, err
+	}
+	if t.added, err = catalogs.FindAdditions(t.Connection); err != nil {
+		return nil, err
+	}
+	if t.added == nil {
+		return nil, t.startAgain()
+	}
+	things, err := schema.ObjectsOf(t.Connection, t.added.IDs)
+	if err != nil {
+		return nil, err
+	}
+	made := t.did.made
+	a, isNew, err := t.noteFresh(things)
+	if err == nil {
+		a.Added = t.added.IDs
+		err = t.noteTraits(a, isNew)
+	}
+	if err == nil {
+		a, err = t.proven(a, was)
+	}
+	if _, ok := errors.AsType[noInverseError](err); ok { // the comparison of the whole schema says what it lacks
+		t.added, t.after, t.did.made = nil, nil, made
+		return nil, t.startAgain()
+	}
+	return a, err
+}
+
+// startAgain takes the statement back. Rows that it changed are not counted as those of the step.
+func (t *trial) startAgain() error {
+	tried, err := capture.Count(t.Connection)
+	if err != nil {
+		return err
+	}
+	for id, n := range tried {
+		if id >= server.FirstNormalObject {
+			t.before[id] += n - t.start[id]
+			t.start[id] = n
+		}
+	}
+	return t.Run("ROLLBACK TO alteration")
+}
+
+// proven proves that an alteration can be taken back; it is nil if it has changed nothing.
+func (t *trial) proven(a *Alteration, was string) (*Alteration, error) {
 	a.Was = activities.DigestOf([]byte(was))
 	if err := t.prove(a, was); err != nil {
 		return nil, err
@@ -212,12 +296,24 @@ func (t *trial) prove(a *Alteration, was string) error {
 		if err := t.takeBackTraits(a); err != nil {
 			return err
 		}
-		is, err := schema.Describe(t.Connection)
-		if err == nil && is != was {
-			err = t.noInverse("taking it back would not give back: " + schema.FirstDifference(was, is))
+		return t.checkBack(was)
+	})
+}
+
+// checkBack compares the schema with what it was.
+func (t *trial) checkBack(was string) error {
+	if t.added != nil {
+		isBack, err := t.added.AreTakenBack(t.Connection)
+		if err == nil && !isBack {
+			err = t.noInverse("taking it back would leave something")
 		}
 		return err
-	})
+	}
+	is, err := schema.Describe(t.Connection)
+	if err == nil && is != was {
+		err = t.noInverse("taking it back would not give back: " + schema.FirstDifference(was, is))
+	}
+	return err
 }
 
 func (t *trial) tryBack(sql string) error {
@@ -276,25 +372,9 @@ func (t *trial) alterInPlace() (*Alteration, error) {
 	if err != nil {
 		return nil, err
 	}
-	var a Alteration
-	isNew := map[uint32]bool{}
-	fresh := slices.DeleteFunc(schema.Lacking(after, before), func(o schema.Object) bool { return !o.Ours })
-	for _, o := range fresh {
-		isNew[o.OID] = isNew[o.OID] || o.Sub == 0
-	}
-	var names []string
-	for _, kind := range dropOrder {
-		for _, o := range fresh {
-			if o.Kind != kind || o.Sub > 0 && isNew[o.OID] {
-				continue
-			}
-			if err := t.note(&a, o); err != nil {
-				return nil, err
-			}
-			if len(names) == 0 || !slices.Contains(implied, kind) {
-				names = append(names, strings.ToLower(kind)+" "+strings.TrimPrefix(o.Table+"."+o.Name, "."))
-			}
-		}
+	a, isNew, err := t.noteFresh(schema.Lacking(after, before))
+	if err != nil {
+		return nil, err
 	}
 	now, err := schema.FileNodes(t.Connection)
 	if err != nil {
@@ -305,10 +385,34 @@ func (t *trial) alterInPlace() (*Alteration, error) {
 			return nil, t.noInverse("it rewrites the table " + node.Name)
 		}
 	}
+	return a, t.noteTraits(a, isNew)
+}
+
+// noteFresh notes what a statement has made, and returns the ids of it, given what came.
+func (t *trial) noteFresh(came []schema.Object) (a *Alteration, isNew map[uint32]bool, err error) {
+	a, isNew = &Alteration{}, map[uint32]bool{}
+	fresh := slices.DeleteFunc(came, func(o schema.Object) bool { return !o.Ours })
+	for _, o := range fresh {
+		isNew[o.OID] = isNew[o.OID] || o.Sub == 0
+	}
+	var names []string
+	for _, kind := range dropOrder {
+		for _, o := range fresh {
+			if o.Kind != kind || o.Sub > 0 && isNew[o.OID] {
+				continue
+			}
+			if err := t.note(a, o); err != nil {
+				return nil, nil, err
+			}
+			if len(names) == 0 || !slices.Contains(implied, kind) {
+				names = append(names, strings.ToLower(kind)+" "+strings.TrimPrefix(o.Table+"."+o.Name, "."))
+			}
+		}
+	}
 	if names != nil {
 		a.Does = "makes " + strings.Join(names, ", ")
 	}
-	return &a, t.noteTraits(&a, isNew)
+	return a, isNew, nil
 }
 
 // dropOrder is the order in which things are dropped that one statement has made: what goes with another is gone by then.
@@ -357,10 +461,13 @@ func (m *made) readColumn(c *server.Connection, number int32) error {
 
 // Seal notes what the step leaves.
 func Seal(c *server.Connection, did *Change) error {
+	if did.Alterations == nil {
+		return nil
+	}
 	if err := sealLeft(c, did.Alterations); err != nil {
 		return err
 	}
-	parts, err := schema.HeldParts(c)
+	parts, err := heldParts(c, did.Alterations)
 	if err != nil {
 		return err
 	}

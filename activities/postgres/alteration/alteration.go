@@ -27,6 +27,8 @@ type Alteration struct {
 	Left []left `json:"left,omitempty"`
 	// Names are those of things that it dropped: an undo that makes them anew gives them other ids.
 	Names []name `json:"names,omitempty"`
+	// Added are the ids of all that it made, where it has left the rest as it was.
+	Added []uint32 `json:"added,omitempty"`
 	// Was is the digest of the schema's description before the statement.
 	Was activities.Digest `json:"was"`
 
@@ -45,6 +47,14 @@ type Alteration struct {
 // OnlyAdds reports whether it leaves everything that was there as it was.
 func (a *Alteration) OnlyAdds() bool {
 	return !a.alters && a.Emptied == nil && a.Held == nil && a.Names == nil && a.Dropped == nil && a.Declared == nil
+}
+
+// heldParts lists the parts of what is held; none where alterations hold nothing.
+func heldParts(c *server.Connection, all []*Alteration) ([]string, error) {
+	if !slices.ContainsFunc(all, func(a *Alteration) bool { return a.Held != nil }) {
+		return nil, nil
+	}
+	return schema.HeldParts(c)
 }
 
 // partsIn is the digest of its own among all parts of what is held.

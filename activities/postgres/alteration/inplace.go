@@ -22,7 +22,7 @@ type left struct {
 
 // noteTraits says which traits a statement has changed, and keeps how it left them. isNew are the ids of things that it made.
 func (t *trial) noteTraits(a *Alteration, isNew map[uint32]bool) error {
-	is, err := schema.Traits(t.Connection)
+	is, err := t.traitsNow()
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (t *trial) takeBackTraits(a *Alteration) error {
 	}
 	const rounds = 4 // what has to be made anew loses its comments and privileges, which the next round sees
 	for range rounds {
-		is, err := schema.Traits(t.Connection)
+		is, err := t.traitsNow()
 		if err != nil {
 			return err
 		}
@@ -222,6 +222,31 @@ func currentTraits(c *server.Connection, all []*Alteration) (map[string]schema.T
 	return schema.ByKey(is), err
 }
 
+// stayAdded reports whether all that alterations have left are traits of things that they have added, and these are as they were left.
+func stayAdded(c *server.Connection, all []*Alteration) (bool, error) {
+	ids := []uint32{}
+	for _, a := range all {
+		if a.Left != nil && a.Added == nil {
+			return false, nil
+		}
+		ids = append(ids, a.Added...)
+	}
+	if len(ids) == 0 {
+		return true, nil
+	}
+	is, err := schema.TraitsOf(c, ids)
+	if err != nil {
+		return false, err
+	}
+	now := schema.ByKey(is)
+	for _, a := range all {
+		if slices.ContainsFunc(a.Left, func(l left) bool { return l.Make == nil || !l.holds(now) }) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 func (l left) holds(now map[string]schema.Trait) bool {
 	is, there := now[l.Key]
 	return there == (l.Make != nil) && (!there || is.Make == *l.Make)
@@ -230,6 +255,9 @@ func (l left) holds(now map[string]schema.Trait) bool {
 // findChanged returns which trait others have changed since statements left it; empty if none. With sealed, it looks at those that the
 // step left so at its end.
 func findChanged(c *server.Connection, all []*Alteration, sealed bool) (problem string, err error) {
+	if same, err := stayAdded(c, all); same || err != nil {
+		return "", err
+	}
 	now, err := currentTraits(c, all)
 	if err != nil {
 		return "", err

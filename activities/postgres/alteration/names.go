@@ -24,7 +24,7 @@ func listNames(all []schema.Trait) (names []name) {
 func (t *trial) noteNames(a *Alteration) error {
 	var err error
 	if t.after == nil {
-		t.after, err = schema.Traits(t.Connection)
+		t.after, err = t.traitsNow()
 	}
 	remains := schema.ByKey(t.after)
 	for _, n := range listNames(t.traits) {
@@ -38,6 +38,9 @@ func (t *trial) noteNames(a *Alteration) error {
 // keepNames takes an alteration back. What is made anew in that has another id: earlier alterations that have renamed it, of this step or of
 // others that can still be undone, are told so.
 func keepNames(c *server.Connection, n int64, all []*Alteration, a *Alteration) error {
+	if a.Added != nil { // nothing is made anew
+		return runUndo(c, n, a)
+	}
 	was, err := schema.Traits(c)
 	if err != nil {
 		return err

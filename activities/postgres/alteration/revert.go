@@ -19,7 +19,10 @@ import (
 // FindLost returns what others did to that which a step made or moved away; empty if nothing. With lock, nobody changes it until the
 // transaction ends.
 func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem string, err error) {
-	parts, err := schema.HeldParts(c)
+	if all == nil {
+		return "", nil
+	}
+	parts, err := heldParts(c, all)
 	if err != nil {
 		return "", err
 	}
@@ -179,14 +182,22 @@ func runUndo(c *server.Connection, n int64, a *Alteration) error {
 
 // guardOthers reports what would go with a table or a column that a statement made, and which that statement did not make.
 func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
-	before, err := schema.Traits(c)
+	var ids []uint32 // of what goes with things that were added: all else that uses them keeps them from being dropped
+	if a.Added != nil {
+		var err error
+		if ids, err = server.Collect(c, pgx.RowTo[uint32], `SELECT unnest($1::oid[]) UNION SELECT indexrelid FROM pg_index WHERE indrelid = ANY($1)
+			UNION SELECT oid FROM pg_statistic_ext WHERE stxrelid = ANY($1)`, a.Added); err != nil {
+			return err
+		}
+	}
+	before, err := schema.TraitsOf(c, ids)
 	if err != nil {
 		return err
 	}
 	if err := undo(); err != nil {
 		return err
 	}
-	after, err := schema.Traits(c)
+	after, err := schema.TraitsOf(c, ids)
 	if err != nil {
 		return err
 	}

@@ -84,13 +84,13 @@ const Ours = `CASE WHEN age(x.xmin) > 0 THEN false ELSE
 
 // listObjects lists what statements can make.
 const listObjects = `SELECT 'pg_class'::regclass::oid, x.oid, 0, CASE x.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' WHEN 'i' THEN indexed WHEN 'I' THEN indexed
-		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, x.oid::regclass::text, '', ` + Ours + ` FROM pg_class x, LATERAL (SELECT CASE WHEN x.relispartition THEN '' ELSE 'INDEX' END) i(indexed) WHERE x.oid >= 16384 AND x.relnamespace <> 'pg_toast'::regnamespace
-	UNION ALL SELECT 'pg_proc'::regclass::oid, oid, 0, 'ROUTINE', oid::regprocedure::text, '', ` + Ours + ` FROM pg_proc x WHERE oid >= 16384
+		WHEN 'r' THEN 'TABLE' WHEN 'p' THEN 'TABLE' ELSE '' END, x.oid::regclass::text, '', ` + Ours + ` FROM pg_class x, LATERAL (SELECT CASE WHEN x.relispartition THEN '' ELSE 'INDEX' END) i(indexed) WHERE x.oid >= 16384 AND x.relnamespace <> 'pg_toast'::regnamespace AND ($1::oid[] IS NULL OR x.oid = ANY($1))
+	UNION ALL SELECT 'pg_proc'::regclass::oid, oid, 0, 'ROUTINE', oid::regprocedure::text, '', ` + Ours + ` FROM pg_proc x WHERE oid >= 16384 AND ($1 IS NULL OR x.oid = ANY($1))
 	UNION ALL SELECT 'pg_type'::regclass::oid, oid, 0, CASE WHEN typtype = 'd' THEN 'DOMAIN' WHEN typrelid = 0 AND typelem = 0 AND typtype <> 'm' OR typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = typrelid AND c.relkind = 'c') THEN 'TYPE' ELSE '' END, oid::regtype::text, '', ` + Ours + `
-		FROM pg_type x WHERE oid >= 16384
-	UNION ALL SELECT 'pg_namespace'::regclass::oid, oid, 0, 'SCHEMA', quote_ident(nspname), '', ` + Ours + ` FROM pg_namespace x WHERE oid >= 16384
-	UNION ALL SELECT 'pg_constraint'::regclass::oid, oid, 0, CASE WHEN coninhcount > 0 OR conparentid > 0 THEN '' WHEN contype = 'f' THEN 'FOREIGN KEY' ELSE 'CONSTRAINT' END, quote_ident(conname), conrelid::regclass::text, ` + Ours + ` FROM pg_constraint x WHERE conrelid >= 16384
-	UNION ALL SELECT 'pg_attribute'::regclass::oid, attrelid, attnum, CASE attinhcount WHEN 0 THEN 'COLUMN' ELSE '' END, quote_ident(attname), attrelid::regclass::text, ` + Ours + ` FROM pg_attribute x WHERE attrelid >= 16384 AND attnum > 0 AND NOT attisdropped
+		FROM pg_type x WHERE oid >= 16384 AND ($1 IS NULL OR x.oid = ANY($1))
+	UNION ALL SELECT 'pg_namespace'::regclass::oid, oid, 0, 'SCHEMA', quote_ident(nspname), '', ` + Ours + ` FROM pg_namespace x WHERE oid >= 16384 AND ($1 IS NULL OR x.oid = ANY($1))
+	UNION ALL SELECT 'pg_constraint'::regclass::oid, oid, 0, CASE WHEN coninhcount > 0 OR conparentid > 0 THEN '' WHEN contype = 'f' THEN 'FOREIGN KEY' ELSE 'CONSTRAINT' END, quote_ident(conname), conrelid::regclass::text, ` + Ours + ` FROM pg_constraint x WHERE conrelid >= 16384 AND ($1 IS NULL OR x.oid = ANY($1))
+	UNION ALL SELECT 'pg_attribute'::regclass::oid, attrelid, attnum, CASE attinhcount WHEN 0 THEN 'COLUMN' ELSE '' END, quote_ident(attname), attrelid::regclass::text, ` + Ours + ` FROM pg_attribute x WHERE attrelid >= 16384 AND ($1 IS NULL OR attrelid = ANY($1)) AND attnum > 0 AND NOT attisdropped
 		AND EXISTS (SELECT FROM pg_class c WHERE c.oid = attrelid AND c.relkind IN ('r', 'p'))`
 
 // WithPlainNames runs do with a search path under which the server writes every name with its schema.
@@ -124,9 +124,12 @@ func Describe(c *server.Connection) (text string, err error) {
 var oneLine = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 
 // Objects lists what the schema holds.
-func Objects(c *server.Connection) (all []Object, err error) {
+func Objects(c *server.Connection) ([]Object, error) { return ObjectsOf(c, nil) }
+
+// ObjectsOf lists things with these ids alone, with the columns of tables, unless they are nil.
+func ObjectsOf(c *server.Connection, ids []uint32) (all []Object, err error) {
 	err = WithPlainNames(c, func() error {
-		all, err = server.Collect(c, pgx.RowToStructByPos[Object], listObjects)
+		all, err = server.Collect(c, pgx.RowToStructByPos[Object], listObjects, ids)
 		return err
 	})
 	return all, err

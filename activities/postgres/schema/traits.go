@@ -72,15 +72,15 @@ func (t Trait) Tightens() bool {
 const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '^unwind(_-?[0-9]+)*$' OR nspname ~ '^pg_' OR nspname = 'information_schema'),
 	rel AS (SELECT c.*, c.oid::regclass::text AS name, CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' WHEN 'I' THEN 'index' ELSE 'table' END AS word,
 		EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i') AND c.relkind = 'S') AS owned
-		FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'i', 'I')),
+		FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours) AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'i', 'I') AND ($1::oid[] IS NULL OR c.oid = ANY($1))),
 	tab AS (SELECT * FROM rel WHERE relkind IN ('r', 'p', 'v', 'm')),
 	att AS (SELECT t.oid AS of, t.name AS tab, t.relkind, a.*, quote_ident(a.attname) AS col, format('%s.%I', t.name, a.attname) AS path FROM tab t JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped),
 	con AS (SELECT x.oid, x.contype, x.conrelid, x.conname, x.conindid, x.conrelid::regclass::text AS tab, quote_ident(x.conname) AS name FROM pg_constraint x JOIN rel r ON r.oid = x.conrelid
 		WHERE x.coninhcount = 0 AND x.conparentid = 0 AND x.contype IN ('p', 'u', 'x', 'c', 'f')),
 	typ AS (SELECT t.*, t.oid::regtype::text AS name FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
-		WHERE t.typnamespace NOT IN (SELECT oid FROM ours) AND t.typelem = 0 AND t.typtype <> 'm' AND (t.typrelid = 0 OR c.relkind = 'c')),
-	fun AS (SELECT p.*, p.oid::regprocedure::text AS name FROM pg_proc p WHERE p.oid >= 16384 AND p.pronamespace NOT IN (SELECT oid FROM ours)),
-	nsp AS (SELECT n.*, quote_ident(n.nspname) AS name FROM pg_namespace n WHERE n.oid NOT IN (SELECT oid FROM ours)),
+		WHERE t.typnamespace NOT IN (SELECT oid FROM ours) AND t.typelem = 0 AND t.typtype <> 'm' AND (t.typrelid = 0 OR c.relkind = 'c') AND ($1 IS NULL OR t.oid = ANY($1))),
+	fun AS (SELECT p.*, p.oid::regprocedure::text AS name FROM pg_proc p WHERE p.oid >= 16384 AND p.pronamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR p.oid = ANY($1))),
+	nsp AS (SELECT n.*, quote_ident(n.nspname) AS name FROM pg_namespace n WHERE n.oid NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR n.oid = ANY($1))),
 	named(of, id, word, name, schema, kind) AS (
 		SELECT oid, oid::text, word, name, CASE WHEN relkind IN ('i', 'I') OR owned THEN 0 ELSE relnamespace END, 'TABLE' FROM rel
 		UNION ALL SELECT oid, oid::text, 'type', name, typnamespace, 'TYPE' FROM typ
@@ -98,7 +98,7 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 			string_agg(DISTINCT format('REVOKE ALL ON %s FROM %s', grants, grantee), '; ') FROM granted GROUP BY of, grants),
 	said AS (SELECT d.objoid, d.description, i.type, i.identity, CASE i.type WHEN 'table column' THEN 'COLUMN' WHEN 'view column' THEN 'COLUMN' WHEN 'materialized view column' THEN 'COLUMN' WHEN 'composite type column' THEN 'COLUMN'
 			WHEN 'table constraint' THEN 'CONSTRAINT' WHEN 'domain constraint' THEN 'CONSTRAINT' WHEN 'statistics object' THEN 'STATISTICS' ELSE upper(i.type) END AS word
-		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass) AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)')
+		FROM pg_description d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i WHERE ($1 IS NULL OR d.objoid = ANY($1)) AND (d.objoid >= 16384 OR d.classoid = 'pg_namespace'::regclass) AND i.identity !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)')
 	SELECT 0, format('%s name', id), of, word || ' ' || name, (SELECT quote_ident(relname) FROM pg_class WHERE oid = of AND kind = 'TABLE' UNION ALL SELECT quote_ident(typname) FROM pg_type WHERE oid = of AND kind = 'TYPE'
 			UNION ALL SELECT quote_ident(proname) FROM pg_proc WHERE oid = of AND kind = 'ROUTINE'), format('ALTER %s %s RENAME TO ', kind, name)
 		FROM named WHERE of NOT IN (SELECT conindid FROM con WHERE contype IN ('p', 'u', 'x'))
@@ -124,11 +124,11 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	UNION ALL SELECT 36, 'index ' || r.name, i.indrelid, 'index ' || r.name, pg_get_indexdef(r.oid), 'DROP INDEX ' || r.name FROM rel r JOIN pg_index i ON i.indexrelid = r.oid
 		WHERE NOT r.relispartition AND r.oid NOT IN (SELECT conindid FROM con WHERE contype IN ('p', 'u', 'x'))
 	UNION ALL SELECT 37, format('statistics %I.%I', n.nspname, stxname), stxrelid, format('statistics %I.%I', n.nspname, stxname), pg_get_statisticsobjdef(s.oid), format('DROP STATISTICS %I.%I', n.nspname, stxname)
-		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
+		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR s.oid = ANY($1))
 	UNION ALL SELECT 38, format('statistics %I.%I target', n.nspname, stxname), stxrelid, format('the target of statistics %I.%I', n.nspname, stxname), format('ALTER STATISTICS %I.%I SET STATISTICS %s', n.nspname, stxname, coalesce(stxstattarget, -1)), ''
-		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
+		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR s.oid = ANY($1))
 	UNION ALL SELECT 38, format('statistics %I.%I owner', n.nspname, stxname), stxrelid, format('the owner of statistics %I.%I', n.nspname, stxname), format('ALTER STATISTICS %I.%I OWNER TO %s', n.nspname, stxname, stxowner::regrole), ''
-		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours)
+		FROM pg_statistic_ext s JOIN pg_namespace n ON n.oid = stxnamespace WHERE n.oid NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR s.oid = ANY($1))
 	UNION ALL SELECT 40, format('trigger %I on %s', tgname, name), tgrelid, format('trigger %I on %s', tgname, name), pg_get_triggerdef(t.oid), format('DROP TRIGGER %I ON %s', tgname, name)
 		FROM pg_trigger t JOIN rel r ON r.oid = tgrelid WHERE NOT tgisinternal AND tgparentid = 0 AND NOT ` + server.IsTrigger + `
 	UNION ALL SELECT 41, format('trigger %I on %s enabled', tgname, name), tgrelid, format('whether trigger %I on %s runs', tgname, name),
@@ -160,9 +160,12 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 	ORDER BY 1, 3, 2`
 
 // Traits lists the traits of the schema, in the order in which they can be made.
-func Traits(c *server.Connection) (all []Trait, err error) {
+func Traits(c *server.Connection) ([]Trait, error) { return TraitsOf(c, nil) }
+
+// TraitsOf lists the traits of things with these ids alone, unless they are nil.
+func TraitsOf(c *server.Connection, ids []uint32) (all []Trait, err error) {
 	err = WithPlainNames(c, func() error {
-		all, err = server.Collect(c, pgx.RowToStructByPos[Trait], listTraits)
+		all, err = server.Collect(c, pgx.RowToStructByPos[Trait], listTraits, ids)
 		return err
 	})
 	return all, err
