@@ -12,10 +12,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/calltest"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 func TestMain(m *testing.M) {
+	calltest.Main()
 	container.Attend()
 	if worker := os.Getenv(workerEnv); worker != "" {
 		actAsWorker(worker)

@@ -105,6 +105,9 @@ func userlandRoot(t testing.TB) (io.Reader, error) {
 	for _, name := range []string{"bin", "lib", "lib64"} {
 		tree.addEntry(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: "usr/" + name, Mode: 0o777}, nil)
 	}
+	for _, name := range []string{"git-receive-pack", "git-upload-pack"} { // git starts them under these names
+		tree.addEntry(&tar.Header{Typeflag: tar.TypeSymlink, Name: "usr/bin/" + name, Linkname: "git", Mode: 0o777}, nil)
+	}
 	busybox := os.Getenv(busyboxVariable)
 	if busybox != "" {
 		tree.file(busybox, "usr/bin/busybox")

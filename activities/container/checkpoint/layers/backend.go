@@ -48,9 +48,13 @@ func (*Backend) Traits() checkpoint.Traits {
 		Name: "layers",
 		Undo: "The layers that the step has written are taken off the container, which stays as it is but for them. " + checkpoint.NoProcess +
 			"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back.",
-		Forward: "to rename a folder that lies below the layer fails with EXDEV (mv copies it), " +
-			"to write to one name of a file that has several leaves the others as they were, and a new name of a file that is in no layer " +
-			"has another inode number (git clone of a folder needs --no-hardlinks then)",
+		Forward: "to rename a folder that lies below the layer fails with EXDEV (mv copies it, git mv does not); " +
+			"to write to one name of a file that has several leaves the others as they were, and all their link counts; " +
+			"a new name of a file that is in no layer, or has several names, has another inode number (git clone of a folder needs --no-hardlinks then); " +
+			"only folders are on the filesystem of the folder that they are in (find -xdev, cp -x and tar do not mind); " +
+			"a folder that it changes has a link count of 1; holes of a file that it changes are filled up to the next MiB; " +
+			"memory that a file was mapped into before its first change goes on showing what was there; " +
+			"over fuse-overlayfs it does what overlay2 does (O_TMPFILE, setgid of new folders, holes, link counts of open files)",
 		Differential: true,
 		Cheap:        true,
 	}
