@@ -10,14 +10,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/lease"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 )
 
 // execAction is container.exec.
 type execAction struct {
-	store    record.Store
+	store    target.Store
 	engine   target.Engine
 	host     string
 	leases   *lease.Leases

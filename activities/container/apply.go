@@ -18,8 +18,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
-	"github.com/seed-62bf7108/unwind/activities/container/scene"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -64,8 +62,8 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err := t.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
-	if done, found, err := record.ReadCompletion(t); found || err != nil {
-		return record.Answer(done, err)
+	if done, found, err := target.ReadCompletion(t); found || err != nil {
+		return target.Answer(done, err)
 	}
 	a := &application{execAction: x, entry: e, step: s, params: p, token: t}
 	if err := a.capture(ctx, want); err != nil {
@@ -80,9 +78,9 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	}
 	point.Reach("container.exec:recorded")
 	if a.rec.ReadOnly {
-		return record.Answer(a.readOnly(ctx))
+		return target.Answer(a.readOnly(ctx))
 	}
-	return record.Answer(a.change(ctx))
+	return target.Answer(a.change(ctx))
 }
 
 // capture makes the record, or reads the one that an earlier attempt has made.
@@ -219,26 +217,26 @@ func (a *application) readBefore(ctx context.Context, again *feasibleRedo, appro
 }
 
 // readOnly runs a command that changes nothing. It needs no fence, and losing its result costs another run.
-func (a *application) readOnly(ctx context.Context) (record.Completion, error) {
+func (a *application) readOnly(ctx context.Context) (target.Completion, error) {
 	out, stdout, stderr := &bytes.Buffer{}, &command.FirstBytes{}, &command.FirstBytes{}
 	log, last := command.NewLog(out), &command.LastBytes{}
 	stop := activities.ShowProgress(ctx, func() []string { return activities.LastLines(last.String()) })
 	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout, last), io.MultiWriter(log, stderr, last))
 	stop()
 	if errors.Is(err, command.ErrNotRun) {
-		return a.finish(record.Completion{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
+		return a.finish(target.Completion{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
 	}
 	if err != nil {
-		return record.Completion{}, engine.Explain("running the command in "+engine.NameOf(a.rec.Container), err)
+		return target.Completion{}, engine.Explain("running the command in "+engine.NameOf(a.rec.Container), err)
 	}
 	if err := log.Finish(); err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	point.Reach("container.exec:read")
-	done := record.Completion{Container: a.rec.Container.ID, Running: true}
+	done := target.Completion{Container: a.rec.Container.ID, Running: true}
 	if done.Failure = a.failure(ctx, exit, out.String()); done.Failure == nil {
 		if done.Failure, err = a.check(ctx, done.Container); err != nil {
-			return record.Completion{}, err
+			return target.Completion{}, err
 		}
 	}
 	done.Result = activities.Result{
@@ -250,12 +248,12 @@ func (a *application) readOnly(ctx context.Context) (record.Completion, error) {
 }
 
 // change runs a command that may change something: checkpoint, ticket, exec, result, manifest.
-func (a *application) change(ctx context.Context) (record.Completion, error) {
+func (a *application) change(ctx context.Context) (target.Completion, error) {
 	if err := a.takeCheckpoint(ctx); err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	if err := a.takeTicket(ctx); err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	point.Reach("container.exec:ticket-taken")
 	if a.rec.Redo != nil {
@@ -263,7 +261,7 @@ func (a *application) change(ctx context.Context) (record.Completion, error) {
 	}
 	n, in, end, err := a.attempts(ctx)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	point.Reach("container.exec:command-ended")
 	if end.Refused != "" {
@@ -271,12 +269,12 @@ func (a *application) change(ctx context.Context) (record.Completion, error) {
 	}
 	said, err := command.ReadTail(filepath.Join(a.token.Dir(), command.LogName(n)))
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	failure := a.failure(ctx, end.Exit, said)
 	if failure == nil {
 		if failure, err = a.check(ctx, in); err != nil {
-			return record.Completion{}, err
+			return target.Completion{}, err
 		}
 	}
 	return a.settle(ctx, in, n, end, failure)
@@ -349,7 +347,7 @@ func (a *application) readAfter(ctx context.Context, in string) (aftermath, erro
 	var looks sync.WaitGroup
 	looks.Go(func() { now, unseen = a.engine.ContainerInspect(ctx, in) })
 	looks.Go(func() { changed = before.Diff(after) })
-	digest, err := after.Save(a.token.Dir(), record.AfterFile)
+	digest, err := after.Save(a.token.Dir(), target.AfterFile)
 	looks.Wait()
 	if err = errors.Join(err, engine.Explain("looking at the container after the step", unseen)); err != nil {
 		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
@@ -359,10 +357,10 @@ func (a *application) readAfter(ctx context.Context, in string) (aftermath, erro
 }
 
 // settle looks at the container after a command and writes down how the step ended.
-func (a *application) settle(ctx context.Context, in string, n int, end command.Ending, failure *activities.Error) (record.Completion, error) {
+func (a *application) settle(ctx context.Context, in string, n int, end command.Ending, failure *activities.Error) (target.Completion, error) {
 	left, err := a.readAfter(ctx, in)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	beside := left.beside
 	if left.deep != "" && failure == nil {
@@ -388,7 +386,7 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	if end.More {
 		a.notes = append(a.notes, fmt.Sprintf("outputs stdout and stderr are only the beginning; %s has all", outputs["log"]))
 	}
-	return a.finish(record.Completion{
+	return a.finish(target.Completion{
 		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
 		Result: activities.Result{
 			Summary: fmt.Sprintf("ran in %s: %s (changed paths: %d)", engine.NameOf(a.rec.Container), a.title(ctx), len(left.changed)),
@@ -397,7 +395,7 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	})
 }
 
-func (a *application) finish(done record.Completion) (record.Completion, error) {
+func (a *application) finish(done target.Completion) (target.Completion, error) {
 	if err := a.token.CheckOpen(); err != nil {
 		return done, err
 	}
@@ -463,7 +461,7 @@ func (a *application) failure(ctx context.Context, exit int, said string) *activ
 
 // check runs the step's checks in the container, which may come too late as well as its command.
 func (a *application) check(ctx context.Context, in string) (*activities.Error, error) {
-	look := scene.Scene{Engine: a.engine, Container: in, Prepare: a.prepare}
+	look := target.Scene{Engine: a.engine, Container: in, Prepare: a.prepare}
 	return look.Check(ctx, a.step.Checks, activities.Live, activities.Live)
 }
 

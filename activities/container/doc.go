@@ -14,8 +14,8 @@
 //	readonly                 the proof that a command only reads
 //	volumes                  copies of volumes
 //	lease                    one step at a time in a container
-//	record, target, scene    what both actions need: their journal, their container, a look into it for checks
-//	engine, blueprint, image the client of an engine, containers like others, images made on the spot
+//	target                   what both actions need: their journal, their container, a look into it for checks
+//	engine, blueprint        the client of an engine, and images made on the spot; containers like others
 //
 // # How a step runs
 //

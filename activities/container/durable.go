@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
 // Commit makes committed steps durable: what they did outlasts a restart of their containers. Their checkpoints stay.
@@ -25,7 +25,7 @@ func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done 
 			return done, err
 		}
 		rec, found, err := readRecord(t)
-		if record.IsDamaged(err) { // its undo says so
+		if target.IsDamaged(err) { // its undo says so
 			continue
 		}
 		if err != nil {

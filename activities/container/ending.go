@@ -8,7 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -90,7 +90,7 @@ func mayRun(t *journal.Token, isDone bool) (bool, error) {
 // checkTicketNotLost is DamagedRecord where the ticket is gone of a command that may have run. One that only reads has none.
 func checkTicketNotLost(t *journal.Token, isDone bool) error {
 	rec, found, err := readRecord(t)
-	if err != nil && !record.IsDamaged(err) {
+	if err != nil && !target.IsDamaged(err) {
 		return err
 	}
 	if found && err == nil && rec.ReadOnly {

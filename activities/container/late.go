@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -28,7 +28,7 @@ func (x *execAction) mayComeLate(t *journal.Token, undone activities.Undone) (ac
 	}
 	var taken ticket
 	_, err = t.Read(ticketDoc, &taken)
-	if taken.Holder == forwardHolds || err != nil && !record.IsDamaged(err) { // a forward with the ticket has waited for its checkpoint
+	if taken.Holder == forwardHolds || err != nil && !target.IsDamaged(err) { // a forward with the ticket has waited for its checkpoint
 		return undone, err
 	}
 	now := dropNote{At: time.Now()}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/command"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -29,7 +29,7 @@ func (x *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	case rec.ReadOnly && over:
 		return activities.Observation{State: activities.AsBefore, Detail: "the command only reads"}, nil
 	}
-	_, ended, err := record.ReadCompletion(t)
+	_, ended, err := target.ReadCompletion(t)
 	switch {
 	case err != nil:
 		return activities.Observation{}, err

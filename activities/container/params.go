@@ -12,7 +12,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
@@ -124,7 +123,7 @@ func (x *execAction) readsOnly(ctx context.Context, p params, in container.Inspe
 		return false, nil
 	}
 	image, err := x.lineage.Origin(ctx, in)
-	if record.IsDamaged(err) { // the image is gone
+	if target.IsDamaged(err) { // the image is gone
 		return false, nil
 	}
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -31,7 +30,7 @@ type redo struct {
 	// Kept is what its rollback has kept.
 	Kept checkpoint.Salvage `json:"kept"`
 	// Done is how it had ended.
-	Done record.Completion `json:"done"`
+	Done target.Completion `json:"done"`
 }
 
 // feasibleRedo is a redo that can be done: what it puts back, and the container that it finds.
@@ -64,7 +63,7 @@ func (x *execAction) findRedo(ctx context.Context, e activities.Entry) (*feasibl
 	} else if !found {
 		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back: there is nothing to do again", e.Redoes)
 	}
-	done, ended, err := record.ReadCompletion(t)
+	done, ended, err := target.ReadCompletion(t)
 	if err != nil {
 		return nil, err
 	}
@@ -167,29 +166,29 @@ func (a *application) adopt(c *feasibleRedo) error {
 }
 
 // putBack is the change of a redo: the container is made anew from what was kept, with the same fences as a rollback.
-func (a *application) putBack(ctx context.Context) (record.Completion, error) {
+func (a *application) putBack(ctx context.Context) (target.Completion, error) {
 	r := a.rec.Redo
 	before, err := manifest.Load(a.token.Dir(), salvageFile(r.Kept.After), r.Kept.After)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	back, err := a.backend.RollBack(ctx, checkpoint.Rollback{
 		Token: a.entry.Token, Turn: checkpoint.RedoTurn, Container: a.rec.Container, Checkpoint: r.Kept.Image, Before: before,
 		Ignore: a.rec.Ignore, Exactly: true, Stopped: r.Kept.Stopped || !a.rec.Container.State.Running,
 	})
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	point.Reach("container.exec:put-back")
 	failure := r.Done.Failure
 	if failure == nil {
 		if failure, err = a.check(ctx, back.ID); err != nil {
-			return record.Completion{}, errors.Join(a.token.CheckOpen(), err)
+			return target.Completion{}, errors.Join(a.token.CheckOpen(), err)
 		}
 	}
 	left, err := a.readAfter(ctx, back.ID)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	result := r.Done.Result
 	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (changed paths: %d)", engine.NameOf(a.rec.Container), len(left.changed))
@@ -199,10 +198,10 @@ func (a *application) putBack(ctx context.Context) (record.Completion, error) {
 		result.Notes = append(result.Notes, "the container does not run, and cannot be started: "+back.Unstartable)
 	}
 	if result.Outputs, err = a.adoptLog(result.Outputs); err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	a.nameCheckpoint(result.Outputs)
-	return a.finish(record.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
+	return a.finish(target.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
 }
 
 // adoptLog gives the step the log of the run that was rolled back, for as long as its own record is kept.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -27,7 +27,7 @@ func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 		return err
 	}
 	rec, _, err := readRecord(t)
-	if err != nil && !record.IsDamaged(err) {
+	if err != nil && !target.IsDamaged(err) {
 		return err
 	}
 	if err := x.copies(t, rec).Drop(); err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -27,7 +26,7 @@ func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities
 	t := u.Token
 	point.Reach("container.exec:reset-begun")
 	runs, err := mayRun(t, d.Done)
-	if err != nil && !record.IsDamaged(err) {
+	if err != nil && !target.IsDamaged(err) {
 		return activities.Undone{}, err
 	}
 	if err == nil && !runs {
@@ -63,7 +62,7 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 			by.Occupant, err = target.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
 		}
 	}
-	if !found || record.IsDamaged(err) {
+	if !found || target.IsDamaged(err) {
 		by.Container, err = x.findNamed(ctx, e)
 	}
 	if err != nil {
@@ -72,8 +71,8 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 	if by.Image, err = x.lineage.Origin(ctx, by.Container); err != nil {
 		return by, err
 	}
-	done, ended, err := record.ReadCompletion(t)
-	if record.IsDamaged(err) {
+	done, ended, err := target.ReadCompletion(t)
+	if target.IsDamaged(err) {
 		err = nil
 	}
 	by.Stopped = ended && by.Occupant == "" && done.IsStoppedSince(by.Container) && !stands.HasFailed(by.Container)

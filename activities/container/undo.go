@@ -10,7 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -151,7 +151,7 @@ func (x *execAction) hasBegun(ctx context.Context, u undoing, rec stepRecord, to
 
 // noteUnended adds what cannot be told where the step had not come to its end.
 func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone, error) {
-	if _, ended, err := record.ReadCompletion(t); err != nil || ended {
+	if _, ended, err := target.ReadCompletion(t); err != nil || ended {
 		return undone, err
 	}
 	const meanwhile = "the step had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too"

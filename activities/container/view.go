@@ -11,7 +11,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -30,7 +29,7 @@ func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecor
 	s target.View, present container.InspectResponse, err error,
 ) {
 	s.Name = engine.NameOf(rec.Container)
-	done, ended, err := record.ReadCompletion(t)
+	done, ended, err := target.ReadCompletion(t)
 	if err != nil {
 		return s, present, err
 	}
@@ -38,7 +37,7 @@ func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecor
 		return s, present, err
 	}
 	if ended && done.After != "" {
-		if s.After, err = manifest.Load(t.Dir(), record.AfterFile, done.After); err != nil {
+		if s.After, err = manifest.Load(t.Dir(), target.AfterFile, done.After); err != nil {
 			return s, present, err
 		}
 	}
@@ -116,7 +115,7 @@ func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec s
 	if err != nil || len(differs) == 0 {
 		return nil, err
 	}
-	done, ended, err := record.ReadCompletion(t)
+	done, ended, err := target.ReadCompletion(t)
 	if ended {
 		differs = slices.DeleteFunc(differs, func(line string) bool { return !slices.Contains(done.Beside, line) })
 	}
@@ -125,7 +124,7 @@ func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec s
 
 // changedNodes are those nodes that the step has changed; where it has not come to its end, it may be any.
 func changedNodes(t *journal.Token, rec stepRecord) (map[string]string, error) {
-	done, ended, err := record.ReadCompletion(t)
+	done, ended, err := target.ReadCompletion(t)
 	if err != nil || !ended {
 		return rec.Nodes, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
@@ -84,11 +84,11 @@ func (x *execAction) startAgain(ctx context.Context, t *journal.Token, id string
 // mayOverwrite is what the step has left in volumes, which its undo may overwrite without being told to, or what a person has
 // decided to overwrite; nil where the step has not come to its end: then nobody can tell its doings from others'.
 func (x *execAction) mayOverwrite(ctx context.Context, t *journal.Token, rec stepRecord, d activities.Decision) (manifest.Manifest, error) {
-	done, ended, err := record.ReadCompletion(t)
+	done, ended, err := target.ReadCompletion(t)
 	if err != nil || !ended || done.After == "" || len(rec.Volumes) == 0 {
 		return nil, err
 	}
-	after, err := manifest.Load(t.Dir(), record.AfterFile, done.After)
+	after, err := manifest.Load(t.Dir(), target.AfterFile, done.After)
 	if err != nil || d.Force == "" {
 		return after, err
 	}

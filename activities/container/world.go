@@ -16,7 +16,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/replace"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
@@ -88,7 +87,7 @@ func New(c Config) (activities.World, error) {
 	sidecars := helper.NewClient(sidecar.Starter(plain, records.ID()))
 	overlays := layers.New(c.Layers, plain, family, sidecars, filepath.Join(state, "container", "sidecar"))
 	layered := layers.NewEngine(overlays)
-	store := record.Store{Journal: records, Engine: layered}
+	store := target.Store{Journal: records, Engine: layered}
 	exec := &execAction{
 		store:    store,
 		engine:   layered,

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // Shell is the import path of the program that the image consists of.
@@ -28,7 +28,7 @@ var programs = []string{
 
 // Build compiles the shell with the go command, imports the image under ref, and returns the image's id. The image's
 // command is "sleep infinity". The go command must find this module: as the main module, or among its dependencies.
-func Build(ctx context.Context, engine image.Importer, ref string) (id string, err error) {
+func Build(ctx context.Context, on engine.Importer, ref string) (id string, err error) {
 	shell, err := compile(ctx)
 	if err != nil {
 		return "", err
@@ -37,7 +37,7 @@ func Build(ctx context.Context, engine image.Importer, ref string) (id string, e
 	if err != nil {
 		return "", err
 	}
-	return image.Import(ctx, engine, root, ref, "Unwind's demo shell", "ENV PATH=/bin", "WORKDIR /", `CMD ["/bin/sleep", "infinity"]`)
+	return engine.Import(ctx, on, root, ref, "Unwind's demo shell", "ENV PATH=/bin", "WORKDIR /", `CMD ["/bin/sleep", "infinity"]`)
 }
 
 func compile(ctx context.Context) ([]byte, error) {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/docker/docker/api/types/container"
@@ -112,4 +114,15 @@ const muchLeft = 64 << 10
 func (r readToTheEnd) Close() error {
 	_, _ = io.CopyN(io.Discard, r.ReadCloser, muchLeft) // closed next, whatever this returns
 	return r.ReadCloser.Close()
+}
+
+// MaxProgram is the largest file that is looked at as a program or a library, in bytes.
+const MaxProgram = 64 << 20
+
+// MayMount says that a container's processes may have mounted something over its files, where the engine does not see it.
+func MayMount(c container.InspectResponse) bool {
+	host := c.HostConfig
+	return host.Privileged || slices.ContainsFunc(host.CapAdd, func(capability string) bool {
+		return slices.Contains([]string{"ALL", "CAP_ALL", "SYS_ADMIN", "CAP_SYS_ADMIN"}, strings.ToUpper(capability))
+	})
 }

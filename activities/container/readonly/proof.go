@@ -31,7 +31,7 @@ func NewProver(e engine.Client) *Prover { return &Prover{engine: e} }
 // Provable says whether anything can be proven in a container with these settings.
 func Provable(in container.InspectResponse) bool {
 	_, ok := searchPath(in.Config.Env)
-	return ok && !MayMount(in)
+	return ok && !engine.MayMount(in)
 }
 
 // Proves says that programs are those of the image that a provable container was made from.
@@ -43,14 +43,6 @@ func (p *Prover) Proves(ctx context.Context, programs []string, in container.Ins
 	}
 	ok, err := proof.proveAll(ctx, programs)
 	return ok && err == nil, errors.Join(err, proof.then.close(ctx))
-}
-
-// MayMount says that a container's processes may have mounted something over its files, where the engine does not see it.
-func MayMount(c container.InspectResponse) bool {
-	host := c.HostConfig
-	return host.Privileged || slices.ContainsFunc(host.CapAdd, func(capability string) bool {
-		return slices.Contains([]string{"ALL", "CAP_ALL", "SYS_ADMIN", "CAP_SYS_ADMIN"}, strings.ToUpper(capability))
-	})
 }
 
 // hidden are the folders whose content an engine does not show.

@@ -18,9 +18,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// MaxProgram is the largest file that is looked at as a program or a library, in bytes.
-const MaxProgram = 64 << 20
-
 // file is what is at a path.
 type file struct {
 	// name is where it is after all links; digest is empty where nothing is.
@@ -114,7 +111,7 @@ func (t *tree) readOnce(ctx context.Context, at string) (f *file, link string, e
 	if stat.Mode&fs.ModeSymlink != 0 {
 		return nil, stat.LinkTarget, nil
 	}
-	f = &file{name: at, odd: !stat.Mode.IsRegular() || stat.Size > MaxProgram}
+	f = &file{name: at, odd: !stat.Mode.IsRegular() || stat.Size > engine.MaxProgram}
 	if f.odd {
 		return f, "", nil
 	}

@@ -17,14 +17,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lease"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
 // Action is container.replace: a new container takes the place of another, which is put aside until the step's
 // record is released.
 type Action struct {
-	Store   record.Store
+	Store   target.Store
 	Engine  target.Engine
 	Leases  *lease.Leases
 	Lineage *lineage.Lineage

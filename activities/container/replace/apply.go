@@ -10,8 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
-	"github.com/seed-62bf7108/unwind/activities/container/scene"
+	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -68,8 +67,8 @@ func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	if err := t.CheckOpen(); err != nil {
 		return activities.Result{}, err
 	}
-	if done, found, err := record.ReadCompletion(t); found || err != nil {
-		return record.Answer(done, err)
+	if done, found, err := target.ReadCompletion(t); found || err != nil {
+		return target.Answer(done, err)
 	}
 	w := &swap{Action: a, entry: e, step: s, token: t}
 	if err := w.capture(ctx, p, want); err != nil {
@@ -118,46 +117,46 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 }
 
 // run makes the new container, tries the image beside the old one, and lets the two change places.
-func (w *swap) run(ctx context.Context) (record.Completion, error) {
+func (w *swap) run(ctx context.Context) (target.Completion, error) {
 	fresh, err := w.make(ctx, newDoc, blueprint.CopyFrom(w.rec.Old, w.rec.Image, w.defaults(ctx)))
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	failure, err := w.try(ctx)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	if err := w.sweep(ctx, w.entry.Token, fresh); err != nil { // what calls have left that were cut short
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	if failure != nil {
-		return w.finish(record.Completion{Container: fresh, Failure: failure})
+		return w.finish(target.Completion{Container: fresh, Failure: failure})
 	}
 	if failure, err = w.change(ctx, fresh); err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	if failure == nil {
 		if failure, err = w.check(ctx, fresh, activities.Live); err != nil {
-			return record.Completion{}, err
+			return target.Completion{}, err
 		}
 	}
 	after, err := manifest.Take(ctx, w.Engine, fresh, w.rec.Ignore)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
-	digest, err := after.Save(w.token.Dir(), record.AfterFile)
+	digest, err := after.Save(w.token.Dir(), target.AfterFile)
 	if err != nil {
-		return record.Completion{}, err
+		return target.Completion{}, err
 	}
 	name := engine.NameOf(w.rec.Old)
-	return w.finish(record.Completion{Container: fresh, After: digest, Running: true, Failure: failure, Result: activities.Result{
+	return w.finish(target.Completion{Container: fresh, After: digest, Running: true, Failure: failure, Result: activities.Result{
 		Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s (not to be pruned: the undo needs it)", name, w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
 		Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
 		After:   digest,
 	}})
 }
 
-func (w *swap) finish(done record.Completion) (record.Completion, error) {
+func (w *swap) finish(done target.Completion) (target.Completion, error) {
 	if err := w.token.CheckOpen(); err != nil {
 		return done, err
 	}
@@ -168,5 +167,5 @@ func (w *swap) finish(done record.Completion) (record.Completion, error) {
 
 // check runs the step's checks of a kind in a container.
 func (w *swap) check(ctx context.Context, in string, when activities.When) (*activities.Error, error) {
-	return scene.Scene{Engine: w.Engine, Container: in}.Check(ctx, w.step.Checks, when, activities.Staged)
+	return target.Scene{Engine: w.Engine, Container: in}.Check(ctx, w.step.Checks, when, activities.Staged)
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
@@ -14,11 +13,11 @@ import (
 // view looks at the container that has taken the old one's place.
 func (a *Action) view(ctx context.Context, t *journal.Token, rec stepRecord, fresh string) (target.View, error) {
 	s := target.View{Name: engine.NameOf(rec.Old), Before: manifest.Manifest{}}
-	done, ended, err := record.ReadCompletion(t)
+	done, ended, err := target.ReadCompletion(t)
 	if err != nil || !ended || done.After == "" {
 		return s, err
 	}
-	if s.After, err = manifest.Load(t.Dir(), record.AfterFile, done.After); err != nil {
+	if s.After, err = manifest.Load(t.Dir(), target.AfterFile, done.After); err != nil {
 		return s, err
 	}
 	id, err := a.Lineage.Standing(ctx, fresh)

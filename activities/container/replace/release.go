@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
@@ -25,11 +24,11 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 		return err
 	}
 	rec, _, err := a.readRecord(ctx, t)
-	if err != nil && !record.IsDamaged(err) {
+	if err != nil && !target.IsDamaged(err) {
 		return err
 	}
 	var aside reference
-	if _, err := t.Read(asideDoc, &aside); err != nil && !record.IsDamaged(err) {
+	if _, err := t.Read(asideDoc, &aside); err != nil && !target.IsDamaged(err) {
 		return err
 	}
 	if err := a.dropNames(ctx, e.Token, fate, rec, aside.ID); err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
-	"github.com/seed-62bf7108/unwind/activities/container/record"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -137,7 +136,7 @@ func (a *Action) checkNotLost(t *journal.Token, isDone bool) error {
 		}
 		return t.CheckNotLost(true)
 	}
-	done, found, err := record.ReadCompletion(t)
+	done, found, err := target.ReadCompletion(t)
 	hasFailed := found && done.Failure != nil // and may not have put anything aside
 	if err != nil || hasFailed {
 		return err

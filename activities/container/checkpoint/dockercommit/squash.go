@@ -13,7 +13,6 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
-	"github.com/seed-62bf7108/unwind/activities/container/image"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
@@ -46,7 +45,7 @@ func (b *Backend) squash(ctx context.Context, id, ref, comment string) (made str
 			return "", engine.Explain("reading the filesystem of the container", err)
 		}
 		again := reread(stream, first)
-		made, err = image.Import(ctx, b.engine, again, ref, comment)
+		made, err = engine.Import(ctx, b.engine, again, ref, comment)
 		if again.close(); err == nil || !again.differs.Load() {
 			return made, engine.Explain("squashing the container's layers", err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
-	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // Mode says when a checkpoint is a layer.
@@ -83,7 +82,7 @@ func (b *Backend) findObstacle(ctx context.Context, target container.InspectResp
 	if b.mode == Never {
 		return never, nil
 	}
-	if readonly.MayMount(target) {
+	if engine.MayMount(target) {
 		return mayMount, nil
 	}
 	why, err = b.probeEngine(ctx)

@@ -18,7 +18,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
-	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 )
 
 // Engine is an engine as it would be if it knew of the layers over its containers: it copies, commits and exports
@@ -86,7 +85,7 @@ func (e *Engine) CopyFromContainer(ctx context.Context, id, at string) (io.ReadC
 	if !covered && !e.CanLook() {
 		return e.Client.CopyFromContainer(ctx, id, at)
 	}
-	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: readonly.MaxProgram})
+	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Read, Container: id, Path: at, Limit: engine.MaxProgram})
 	if err != nil && !covered { // such as that it does not run
 		return e.Client.CopyFromContainer(ctx, id, at)
 	}

@@ -19,13 +19,13 @@ import (
 	"github.com/docker/docker/pkg/stdcopy"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"github.com/seed-62bf7108/unwind/activities/container/image"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
 
 // Engine is the part of a Docker client that sidecars need.
 type Engine interface {
-	image.Importer
+	engine.Importer
 	ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig, net *network.NetworkingConfig, platform *ocispec.Platform, name string) (container.CreateResponse, error)
 	ContainerAttach(ctx context.Context, container string, options container.AttachOptions) (types.HijackedResponse, error)
 	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
@@ -100,17 +100,17 @@ func (s launch) createContainer(ctx context.Context) (string, error) {
 
 // importImage imports the image if the engine's machine can run the program, and removes old images.
 func (s launch) importImage(ctx context.Context) error {
-	engine, err := s.engine.ServerVersion(ctx)
+	server, err := s.engine.ServerVersion(ctx)
 	if err != nil {
 		return err
 	}
-	if engine.Os != runtime.GOOS || engine.Arch != runtime.GOARCH {
-		return unfitFailure(fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker built for %[1]s/%[2]s", engine.Os, engine.Arch))
+	if server.Os != runtime.GOOS || server.Arch != runtime.GOARCH {
+		return unfitFailure(fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker built for %[1]s/%[2]s", server.Os, server.Arch))
 	}
 	root, in := io.Pipe()
 	defer root.Close()
 	go func() { in.CloseWithError(s.program.writeTar(in)) }()
-	id, err := image.Import(ctx, s.engine, root, s.program.ref, "Unwind's overlay helper")
+	id, err := engine.Import(ctx, s.engine, root, s.program.ref, "Unwind's overlay helper")
 	if err != nil {
 		return engineFailure("importing its image", err)
 	}

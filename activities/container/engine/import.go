@@ -1,5 +1,4 @@
-// Package image imports container images that are made on the spot.
-package image
+package engine
 
 import (
 	"context"

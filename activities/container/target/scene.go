@@ -1,5 +1,4 @@
-// Package scene lets the checks of a step look into a container.
-package scene
+package target
 
 import (
 	"archive/tar"

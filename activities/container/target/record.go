@@ -1,5 +1,4 @@
-// Package record is what the actions share of how they write down their steps: where the journal is, and how a step ended.
-package record
+package target
 
 import (
 	"context"
@@ -11,15 +10,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// Engine is what a journal belongs to.
-type Engine interface {
+// Identifier is an engine that says which one it is: a journal belongs to it.
+type Identifier interface {
 	EngineID(ctx context.Context) (string, error)
 }
 
 // Store is a journal of steps on one engine: a record is worth nothing at another one.
 type Store struct {
 	Journal *journal.Journal
-	Engine  Engine
+	Engine  Identifier
 }
 
 // Place is the mark of the journal, and the engine's id.
