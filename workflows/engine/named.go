@@ -4,13 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/workflow"
-
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/workflows/calls"
 	"github.com/seed-62bf7108/unwind/workflows/payload"
-	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -52,31 +47,4 @@ func overlap(a, b []string) bool {
 		}
 	}
 	return false
-}
-
-// nameLate has a step's host name what the step touches, if that has depended on what earlier steps return. Where the host does not
-// answer, the step stays one that may touch anything, and so comes after all before it and before all after it.
-func nameLate(ctx workflow.Context, slots *calls.Slots, c *schedule, s *Step, step activities.Step) error {
-	if !s.Step.NamedLate || s.Seq > 0 { // with an entry it has its names
-		return nil
-	}
-	request := protocol.PreflightRequest{Late: true, Steps: []protocol.PreflightStep{{Uses: s.Step.Uses, Step: activities.Outlook{Step: step}}}}
-	size := int64(min(payload.SizeOf(request), calls.MaxScheduled))
-	if err := slots.Acquire(ctx, size); err != nil {
-		return err
-	}
-	c.setState(s, protocol.Running)
-	seen, err := calls.LookAt(ctx, s.Step.Place, request)
-	slots.Release(size)
-	switch {
-	case ctx.Err() != nil:
-		return temporal.NewCanceledError()
-	case slots.IsHolding():
-		return calls.ErrHeld
-	case err == nil && len(seen.Touched) == 1:
-		s.Step.TakeNames(seen.Touched[0])
-	default:
-		s.Step.TakeNames(activities.Touched{})
-	}
-	return nil
 }

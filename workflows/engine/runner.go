@@ -2,6 +2,9 @@ package engine
 
 import (
 	"cmp"
+	"encoding/json"
+	"reflect"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -12,6 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/calls"
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // maxPlans bounds how often a step that needs no approval is replanned because its target changed.
@@ -195,4 +199,81 @@ func (r *stepRunner) measureRoom(ctx workflow.Context) error {
 		r.room.reset(size)
 	}
 	return err
+}
+
+// maxProbes bounds how often a step is retried because a probe found that it had not happened.
+const maxProbes = 3
+
+// probeStep asks the world whether a forward with an unknown outcome has happened, and adds the answer to the step's notes. It
+// returns true if it had not happened and the forward has retries left, so that it may run again. If that cannot be known, the
+// step is undone like any other.
+func probeStep(ctx workflow.Context, s *Step, e activities.Entry, unknown error) (hasNotHappened bool) {
+	policy := e.Policy.WithDefaults()
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: e.Place.Queue, StartToCloseTimeout: time.Minute, ScheduleToStartTimeout: time.Minute, ScheduleToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout: policy.Heartbeat, Summary: "probe " + s.Step.ID,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+	})
+	var seen activities.Observation
+	if err := workflow.ExecuteActivity(ctx, e.Action+".observe", e).Get(ctx, &seen); err != nil {
+		s.AddNotes("probe: whether it happened cannot be known: " + compensations.Reason(err))
+		return false
+	}
+	switch seen.State {
+	case activities.AsLeft:
+		s.AddNotes("probe: it had happened")
+	case activities.AsBefore:
+		s.AddNotes("probe: it had not happened")
+		return calls.IsType(unknown, activities.UnknownOutcome)
+	case activities.Elsewise, activities.Unseen:
+		note := "probe: whether it happened cannot be known"
+		if seen.Detail != "" {
+			note += ": " + payload.Clip(seen.Detail, payload.MaxWhy)
+		}
+		s.AddNotes(note)
+	}
+	return false
+}
+
+// checkIntent refuses a step of a session that has the same purpose as one on the ledger, whatever other words it uses: an agent that has lost
+// track would act twice. What was rolled back is no longer on the ledger, so it may be done again.
+func checkIntent(ledger []activities.Entry, s task.Step, params json.RawMessage) error {
+	if s.Again || len(s.Intent) == 0 {
+		return nil
+	}
+	meant := activities.Meant(params, s.Intent)
+	for _, e := range ledger {
+		if e.Action == s.Uses && e.Step != s.ID && reflect.DeepEqual(activities.Meant(e.Params, s.Intent), meant) {
+			return protocol.Refusef("step %s is for the same: %s with the same %s. Go on with what it has returned, or roll it back first; "+
+				"if this is meant to happen once more, add again: true to the step", e.Step, s.Uses, strings.Join(s.Intent, ", "))
+		}
+	}
+	return nil
+}
+
+// nameLate has a step's host name what the step touches, if that has depended on what earlier steps return. Where the host does not
+// answer, the step stays one that may touch anything, and so comes after all before it and before all after it.
+func nameLate(ctx workflow.Context, slots *calls.Slots, c *schedule, s *Step, step activities.Step) error {
+	if !s.Step.NamedLate || s.Seq > 0 { // with an entry it has its names
+		return nil
+	}
+	request := protocol.PreflightRequest{Late: true, Steps: []protocol.PreflightStep{{Uses: s.Step.Uses, Step: activities.Outlook{Step: step}}}}
+	size := int64(min(payload.SizeOf(request), calls.MaxScheduled))
+	if err := slots.Acquire(ctx, size); err != nil {
+		return err
+	}
+	c.setState(s, protocol.Running)
+	seen, err := calls.LookAt(ctx, s.Step.Place, request)
+	slots.Release(size)
+	switch {
+	case ctx.Err() != nil:
+		return temporal.NewCanceledError()
+	case slots.IsHolding():
+		return calls.ErrHeld
+	case err == nil && len(seen.Touched) == 1:
+		s.Step.TakeNames(seen.Touched[0])
+	default:
+		s.Step.TakeNames(activities.Touched{})
+	}
+	return nil
 }
