@@ -105,7 +105,10 @@ func (s *Step) resume(c protocol.StepCarry) {
 		s.View.State = c.State
 	}
 	if g := c.Gate; g != nil {
-		s.Gate = &gate{view: g.View, decision: g.Decision, approved: g.Approved}
+		s.Gate = &gate{view: g.View}
+		if g.Decision != nil {
+			s.Gate.decide(*g.Decision, g.Approved)
+		}
 	}
 	if p := c.Park; p != nil {
 		s.park = &park{view: p.View}

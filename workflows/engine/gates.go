@@ -53,18 +53,9 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *Step) error {
 	s.View.Waited += workflow.Now(ctx).Sub(began)
 	g.closeGate(ctx, s)
 	if err == nil {
-		s.AddNotes(approval(*gate.decision))
+		s.AddNotes("approved by " + gate.by)
 	}
 	return err
-}
-
-// approval records who approved a step, and why.
-func approval(d protocol.Decision) string {
-	text := "approved by " + protocol.OrSomebody(d.Who)
-	if d.Why != "" {
-		text += ": " + d.Why
-	}
-	return text
 }
 
 func (g *gates) openGate(ctx workflow.Context, s *Step) {
@@ -143,7 +134,10 @@ func newGate(now time.Time, s *Step, entry activities.Entry, change activities.C
 
 func (g *gate) decide(d protocol.Decision, approved bool) {
 	d.Who, d.Why = payload.Clip(d.Who, payload.MaxName), payload.Clip(d.Why, payload.MaxWhy)
-	g.decision, g.approved = &d, approved
+	g.decision, g.approved, g.by = &d, approved, protocol.OrSomebody(d.Who)
+	if d.Why != "" {
+		g.by += ": " + d.Why
+	}
 }
 
 // awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
@@ -161,11 +155,7 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	case !inTime && !g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Patience())}
 	case g.isRejected():
-		text := fmt.Sprintf("step %s was rejected by %s", step.ID, protocol.OrSomebody(g.decision.Who))
-		if g.decision.Why != "" {
-			text += ": " + g.decision.Why
-		}
-		return rejection{step.ID, text}
+		return rejection{step.ID, fmt.Sprintf("step %s was rejected by %s", step.ID, g.by)}
 	}
 	return nil
 }

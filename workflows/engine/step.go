@@ -114,6 +114,7 @@ type gate struct {
 	view     protocol.GateView
 	decision *protocol.Decision // nil until somebody decides
 	approved bool
+	by       string // who has decided it, and why
 }
 
 // park is a step's waiting for a person.
