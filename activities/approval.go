@@ -42,7 +42,8 @@ func (c Change) danger() string {
 	return ""
 }
 
-// Approval is what a worker knows about a forward when it acts: who has let it, and what the worker's config demands.
+// Approval is what a worker knows about a forward when it acts: who has let it, and what the
+// worker's config demands.
 type Approval struct {
 	Consent Consent `json:"consent,omitempty"`
 	Floor   Floor   `json:"floor,omitzero"`
@@ -55,7 +56,8 @@ func WithApproval(ctx context.Context, a Approval) context.Context {
 	return context.WithValue(ctx, approvalKey{}, a)
 }
 
-// ApprovalFrom returns the approval of a forward; nil outside of a worker, where there are no gates.
+// ApprovalFrom returns the approval of a forward; nil outside of a worker, where there are no
+// gates.
 func ApprovalFrom(ctx context.Context) *Approval {
 	a, judged := ctx.Value(approvalKey{}).(Approval)
 	if !judged {
@@ -64,8 +66,9 @@ func ApprovalFrom(ctx context.Context) *Approval {
 	return &a
 }
 
-// Judge refuses with Asks a change that a person must approve first. An Apply calls it where there is no record yet, with the change
-// as it sees it when it acts; of the change it needs Risk, Strategy, Ask and Unchanged.
+// Judge refuses with Asks a change that a person must approve first. An Apply calls it where there
+// is no record yet, with the change as it sees it when it acts; of the change it needs Risk,
+// Strategy, Ask and Unchanged.
 func Judge(ctx context.Context, c Change) error { return ApprovalFrom(ctx).Judge(c) }
 
 // Judge is Judge for an action whose calls run elsewhere than the context.
@@ -83,5 +86,6 @@ func (a *Approval) Judge(c Change) error {
 // tooMuch is the number of items from which more than half of a set is high risk.
 const tooMuch = 10
 
-// MostOf reports whether so many items are most of a set that had total: more than half, and at least ten. That is high risk.
+// MostOf reports whether so many items are most of a set that had total: more than half, and at
+// least ten. That is high risk.
 func MostOf(items, total int64) bool { return items >= tooMuch && 2*items > total }

@@ -32,7 +32,8 @@ func (a judged) Plan(context.Context, activities.Entry, activities.Step) (activi
 	return a.change, nil
 }
 
-func (a judged) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a judged) Apply(ctx context.Context, _ activities.Entry, _ activities.Step,
+	_ activities.Digest) (activities.Result, error) {
 	if a.reads {
 		return activities.Result{}, nil
 	}
@@ -51,22 +52,28 @@ func TestAForwardIsJudgedByItsChangeItsConsentAndTheFloor(t *testing.T) {
 		bare    bool // nothing is said of what was approved
 		why     string
 	}{
-		"low":                           {action: judged{change: low}},
-		"high":                          {action: judged{change: high}, why: "its risk is high"},
-		"high and nothing to do":        {action: judged{change: nothing}},
-		"irreversible":                  {action: judged{change: final}, why: "it cannot be undone"},
-		"approved":                      {action: judged{change: asks}, floors: always, consent: activities.Approved},
-		"approved, but not what":        {action: judged{change: high}, consent: activities.Approved, bare: true, why: "its risk is high"},
-		"waived":                        {action: judged{change: high}, consent: activities.Waived},
-		"waived, but it destroys":       {action: judged{change: asks}, consent: activities.Waived, why: "always asked"},
-		"waived below a floor":          {action: judged{change: high}, floors: activities.Floors{"*": activities.FromHigh}, consent: activities.Waived, why: `gates: {"*": high}`},
-		"low above that floor":          {action: judged{change: low}, floors: activities.Floors{"*": activities.FromHigh}},
-		"the strictest floor counts":    {action: judged{change: low}, floors: always, consent: activities.Waived, why: `gates: {"echo.*": always}`},
-		"nothing to do below a floor":   {action: judged{change: nothing}, floors: always, why: `gates: {"echo.*": always}`},
-		"a floor of others":             {action: judged{change: low}, floors: activities.Floors{"file.*": activities.Always}},
-		"a pattern means no reading":    {action: judged{reads: true}, floors: always},
-		"what only reads may be named":  {action: judged{reads: true}, floors: activities.Floors{"echo.say": activities.Always}, why: `gates: {"echo.say": always}`},
-		"what only reads, and approved": {action: judged{reads: true}, floors: activities.Floors{"echo.say": activities.Always}, consent: activities.Approved},
+		"low":                    {action: judged{change: low}},
+		"high":                   {action: judged{change: high}, why: "its risk is high"},
+		"high and nothing to do": {action: judged{change: nothing}},
+		"irreversible":           {action: judged{change: final}, why: "it cannot be undone"},
+		"approved":               {action: judged{change: asks}, floors: always, consent: activities.Approved},
+		"approved, but not what": {action: judged{change: high}, consent: activities.Approved, bare: true,
+			why: "its risk is high"},
+		"waived":                  {action: judged{change: high}, consent: activities.Waived},
+		"waived, but it destroys": {action: judged{change: asks}, consent: activities.Waived, why: "always asked"},
+		"waived below a floor": {action: judged{change: high}, floors: activities.Floors{"*": activities.FromHigh},
+			consent: activities.Waived, why: `gates: {"*": high}`},
+		"low above that floor": {action: judged{change: low}, floors: activities.Floors{"*": activities.FromHigh}},
+		"the strictest floor counts": {action: judged{change: low}, floors: always, consent: activities.Waived,
+			why: `gates: {"echo.*": always}`},
+		"nothing to do below a floor": {action: judged{change: nothing}, floors: always, why: `gates: {"echo.*": always}`},
+		"a floor of others": {action: judged{change: low},
+			floors: activities.Floors{"file.*": activities.Always}},
+		"a pattern means no reading": {action: judged{reads: true}, floors: always},
+		"what only reads may be named": {action: judged{reads: true},
+			floors: activities.Floors{"echo.say": activities.Always}, why: `gates: {"echo.say": always}`},
+		"what only reads, and approved": {action: judged{reads: true},
+			floors: activities.Floors{"echo.say": activities.Always}, consent: activities.Approved},
 	} {
 		f := forwardOfThisRun(`{}`)
 		f.Consent = c.consent

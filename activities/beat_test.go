@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// slowObserver is an action whose Observe ends when two heartbeats of its own attempt have been received.
+// slowObserver is an action whose Observe ends when two heartbeats of its own attempt have been
+// received.
 type slowObserver struct {
 	echo
 	heard chan int32 // receives the attempt of each heartbeat
@@ -44,7 +45,8 @@ func TestACallThatTakesLongKeepsBeating(t *testing.T) {
 		Name: "echo", Actions: []activities.Action{p}, Journal: func(context.Context) (string, error) { return "j", nil },
 	}).Register(env, activities.Host{})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute, HeartbeatTimeout: 3 * time.Second})
+		ctx = workflow.WithActivityOptions(ctx,
+			workflow.ActivityOptions{StartToCloseTimeout: time.Minute, HeartbeatTimeout: 3 * time.Second})
 		return workflow.ExecuteActivity(ctx, "echo.say.observe", forwardOfThisRun(`{}`).Entry).Get(ctx, nil)
 	})
 	require.NoError(t, env.GetWorkflowError())

@@ -18,7 +18,8 @@ type Host struct {
 	Secrets SecretSource
 	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
 	CheckCommands []string
-	// RefuseCutDiffs refuses a planned change whose diff is longer than a gate can show. Defaults to asking a person about it.
+	// RefuseCutDiffs refuses a planned change whose diff is longer than a gate can show. Defaults to
+	// asking a person about it.
 	RefuseCutDiffs bool
 	// Floors say which changes a person must approve whatever a task says. Defaults to none.
 	Floors Floors
@@ -46,14 +47,16 @@ type Registrar interface {
 func (r *Registry) Register(to Registrar, host Host) {
 	for name, a := range r.actions {
 		spec := a.Spec()
-		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records, readOnly: spec.ReadOnly, floor: host.Floors.of(spec), intent: spec.Intent}
+		b := boundAction{action: a, name: name, host: host, records: r.worlds[WorldOf(name)].Records, readOnly: spec.ReadOnly,
+			floor: host.Floors.of(spec), intent: spec.Intent}
 		for suffix, fn := range map[string]any{
 			"": b.apply, ".plan": b.plan, ".undo": b.undo, ".reset": b.reset, ".observe": b.observe, ".release": b.release,
 		} {
 			to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name + suffix})
 		}
 		if c, ok := a.(Committer); ok {
-			to.RegisterActivityWithOptions(boundCommitter{c, name, host}.commit, activity.RegisterOptions{Name: name + CommitSuffix})
+			to.RegisterActivityWithOptions(boundCommitter{c, name, host}.commit,
+				activity.RegisterOptions{Name: name + CommitSuffix})
 		}
 	}
 }
@@ -89,8 +92,10 @@ func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
 	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
 		c, err := b.action.Plan(ctx, f.Entry, f.Step)
 		if long := len(c.Diff); err == nil && long > MaxDiff && b.host.RefuseCutDiffs {
-			return Change{}, Errorf(Refused, "its diff of %s is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
-				"(cutDiffs: refuse in its config): split the step", CountOf(long, "byte"), MaxDiff)
+			return Change{},
+				Errorf(Refused,
+					"its diff of %s is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
+						"(cutDiffs: refuse in its config): split the step", CountOf(long, "byte"), MaxDiff)
 		}
 		if err != nil {
 			return c, err
@@ -107,12 +112,14 @@ func (b boundAction) undo(ctx context.Context, back Backward) (Undone, error) {
 func (b boundAction) reset(ctx context.Context, back Backward) (Undone, error) {
 	r, ok := b.action.(Resetter)
 	if !ok {
-		return Undone{}, applicationError(Errorf(Refused, "%s has no reset; retry, force, skip or accept", b.action.Spec().Name), nil)
+		return Undone{},
+			applicationError(Errorf(Refused, "%s has no reset; retry, force, skip or accept", b.action.Spec().Name), nil)
 	}
 	return b.backward(ctx, back, r.Reset)
 }
 
-func (b boundAction) backward(ctx context.Context, back Backward, do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
+func (b boundAction) backward(ctx context.Context, back Backward,
+	do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
 	return callAction(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
 		began := time.Now()
 		undone, err := do(ctx, back.Entry, back.Decision)
@@ -147,7 +154,8 @@ func (b boundAction) release(ctx context.Context, e Entry) error {
 	return err
 }
 
-// CommitSuffix is the suffix of the activity type of a Committer's Commit, as in "container.exec.commit".
+// CommitSuffix is the suffix of the activity type of a Committer's Commit, as in
+// "container.exec.commit".
 const CommitSuffix = ".commit"
 
 // boundCommitter is a Committer as a worker runs it.
@@ -158,12 +166,14 @@ type boundCommitter struct {
 }
 
 func (b boundCommitter) commit(ctx context.Context, c Commitment) (Committed, error) {
-	return callAction(ctx, b.host, b.name, &Entry{Version: EntryVersion}, func(ctx context.Context, _ *Masker) (Committed, error) { // it belongs to no single entry
-		return b.action.Commit(ctx, c)
-	}, func(c Committed) Committed {
-		c.Notes = capList(c.Notes)
-		return c
-	})
+	// it belongs to no single entry
+	return callAction(ctx, b.host, b.name, &Entry{Version: EntryVersion},
+		func(ctx context.Context, _ *Masker) (Committed, error) {
+			return b.action.Commit(ctx, c)
+		}, func(c Committed) Committed {
+			c.Notes = capList(c.Notes)
+			return c
+		})
 }
 
 // Release releases a token like its activity, from within another activity of this worker.
@@ -199,15 +209,18 @@ func (r *Registry) bind(host Host, e Entry) (boundAction, error) {
 	if a == nil {
 		return boundAction{}, Errorf(Refused, "this worker does not know the action %q", e.Action)
 	}
-	return boundAction{action: a, name: e.Action, host: host, records: r.worlds[WorldOf(e.Action)].Records, intent: a.Spec().Intent}, nil
+	return boundAction{action: a, name: e.Action, host: host, records: r.worlds[WorldOf(e.Action)].Records,
+		intent: a.Spec().Intent}, nil
 }
 
 func ownerOf(info activity.Info) Owner {
 	return Owner{Workflow: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID}
 }
 
-// runForward runs a forward with its secrets. In a run that was reset it fails before anything else can.
-func runForward[T any](ctx context.Context, host Host, action string, f Forward, do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
+// runForward runs a forward with its secrets. In a run that was reset it fails before anything else
+// can.
+func runForward[T any](ctx context.Context, host Host, action string, f Forward,
+	do func(context.Context, Forward) (T, error), limit func(T) T) (T, error) {
 	if err := SameRun(ctx, f.OriginalRunID); err != nil {
 		var none T
 		return none, err
@@ -221,19 +234,21 @@ func runForward[T any](ctx context.Context, host Host, action string, f Forward,
 	}, limit)
 }
 
-// SameRun returns a non-retryable ApplicationError of type ResetRun if the running workflow was reset: if its original run's id is
-// not its own.
+// SameRun returns a non-retryable ApplicationError of type ResetRun if the running workflow was
+// reset: if its original run's id is not its own.
 func SameRun(ctx context.Context, originalRunID string) error {
 	if own := activity.GetInfo(ctx).WorkflowExecution.RunID; own != originalRunID {
-		return applicationError(Errorf(ResetRun, "run %s was reset from %s; a reset run only unwinds", own, originalRunID), nil)
+		return applicationError(Errorf(ResetRun, "run %s was reset from %s; a reset run only unwinds", own, originalRunID),
+			nil)
 	}
 	return nil
 }
 
-// callAction runs one call of an action: it resolves secrets, heartbeats, and masks and then caps everything that is returned (in
-// that order, because half a secret would not be found). A panic is turned into an error, because the SDK would not mask it in the
-// history and in the log.
-func callAction[T any](ctx context.Context, host Host, action string, e *Entry, do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
+// callAction runs one call of an action: it resolves secrets, heartbeats, and masks and then caps
+// everything that is returned (in that order, because half a secret would not be found). A panic is
+// turned into an error, because the SDK would not mask it in the history and in the log.
+func callAction[T any](ctx context.Context, host Host, action string, e *Entry,
+	do func(context.Context, *Masker) (T, error), limit func(T) T) (v T, err error) {
 	var none T
 	masker := host.Masker()
 	defer func() {
@@ -243,7 +258,8 @@ func callAction[T any](ctx context.Context, host Host, action string, e *Entry, 
 	}()
 	if e.Version != EntryVersion {
 		return none, applicationError(Errorf(UnknownFormat,
-			"recorded by a version that this one cannot undo: the entry has format %d, and this worker knows %d; run a worker of the version that recorded it",
+			"recorded by a version that this one cannot undo: the entry has format %d, and this worker knows %d; run a "+
+				"worker of the version that recorded it",
 			e.Version, EntryVersion), masker)
 	}
 	params, err := resolveSecrets(e.Params, host.Secrets, action, masker)
@@ -265,8 +281,9 @@ func callAction[T any](ctx context.Context, host Host, action string, e *Entry, 
 	return limit(v), nil
 }
 
-// Beat heartbeats for an activity until stop is called, so that a dead process is noticed and a cancellation arrives. A call that
-// is over before the first heartbeat is due costs only a timer, no goroutine.
+// Beat heartbeats for an activity until stop is called, so that a dead process is noticed and a
+// cancellation arrives. A call that is over before the first heartbeat is due costs only a timer,
+// no goroutine.
 func Beat(ctx context.Context) (stop func()) {
 	timeout := activity.GetInfo(ctx).HeartbeatTimeout
 	if timeout <= 0 {
@@ -297,14 +314,15 @@ func Beat(ctx context.Context) (stop func()) {
 	}
 }
 
-// isCutOff reports whether the worker, which is being stopped, waits no longer for the call. It then sends no result any more: the SDK
-// would report an error of its own instead.
+// isCutOff reports whether the worker, which is being stopped, waits no longer for the call. It
+// then sends no result any more: the SDK would report an error of its own instead.
 func isCutOff(ctx context.Context) bool {
 	return errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown)
 }
 
-// isWorkerStopping reports whether the worker is being stopped. A worker that serves workflows too stops these first, and cuts off the
-// calls of its actions with them, before it closes their stop channel.
+// isWorkerStopping reports whether the worker is being stopped. A worker that serves workflows too
+// stops these first, and cuts off the calls of its actions with them, before it closes their stop
+// channel.
 func isWorkerStopping(ctx context.Context) bool {
 	if isCutOff(ctx) {
 		return true
@@ -317,7 +335,8 @@ func isWorkerStopping(ctx context.Context) bool {
 	}
 }
 
-// endCall returns why a call ended: a cancellation by the workflow, a worker that is being stopped, or the call's error.
+// endCall returns why a call ended: a cancellation by the workflow, a worker that is being stopped,
+// or the call's error.
 func endCall(ctx context.Context, err error, m *Masker) error {
 	if ctx.Err() == nil {
 		return applicationError(err, m)
@@ -331,8 +350,8 @@ func endCall(ctx context.Context, err error, m *Masker) error {
 	return temporal.NewCanceledError(headText(m.String(err.Error()), MaxSummary))
 }
 
-// applicationError returns the outermost error, without a cause: the SDK would retry a wrapped one whatever its type, and a cause
-// would not be masked.
+// applicationError returns the outermost error, without a cause: the SDK would retry a wrapped one
+// whatever its type, and a cause would not be masked.
 func applicationError(err error, m *Masker) error {
 	var typed *Error
 	if !errors.As(err, &typed) {
@@ -345,8 +364,9 @@ func applicationError(err error, m *Masker) error {
 	if typed.Output != "" {
 		message += "\n" + strings.TrimRight(typed.Output, "\n")
 	}
-	return temporal.NewApplicationErrorWithOptions(headText(m.String(message), 4000), string(typed.Type), temporal.ApplicationErrorOptions{
-		NonRetryable:   typed.Type.Final(),
-		NextRetryDelay: typed.NextRetry,
-	})
+	return temporal.NewApplicationErrorWithOptions(headText(m.String(message), 4000), string(typed.Type),
+		temporal.ApplicationErrorOptions{
+			NonRetryable:   typed.Type.Final(),
+			NextRetryDelay: typed.NextRetry,
+		})
 }

@@ -37,24 +37,28 @@ func (a echo) revealSecret(s activities.Step) string {
 
 func (a echo) Plan(_ context.Context, _ activities.Entry, s activities.Step) (activities.Change, error) {
 	return activities.Change{
-		Summary: strings.Repeat("x", activities.MaxSummary-10) + a.revealSecret(s), Diff: "+" + a.revealSecret(s), Losses: []string{a.revealSecret(s)},
+		Summary: strings.Repeat("x", activities.MaxSummary-10) + a.revealSecret(s), Diff: "+" + a.revealSecret(s),
+		Losses: []string{a.revealSecret(s)},
 	}, a.fail
 }
 
-func (a echo) Apply(ctx context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a echo) Apply(ctx context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	activities.MaskerFrom(ctx).Add("found on the way")
 	if a.fail != nil {
 		return activities.Result{}, fmt.Errorf("%w: %s", a.fail, a.revealSecret(s))
 	}
 	out := map[string]any{
-		"word": a.revealSecret(s), "more": []any{map[string]any{a.revealSecret(s): base64.StdEncoding.EncodeToString([]byte(a.revealSecret(s)))}},
-		"own": "this was found on the way",
+		"word": a.revealSecret(s),
+		"more": []any{map[string]any{a.revealSecret(s): base64.StdEncoding.EncodeToString([]byte(a.revealSecret(s)))}},
+		"own":  "this was found on the way",
 	}
 	return activities.Result{Summary: "said " + a.revealSecret(s), Outputs: out}, nil
 }
 
 func (a echo) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
-	return activities.Undone{Outcome: activities.Drifted, Observed: string(e.Params), Drift: &activities.Drift{Diff: string(e.Params)}}, a.fail
+	return activities.Undone{Outcome: activities.Drifted, Observed: string(e.Params),
+		Drift: &activities.Drift{Diff: string(e.Params)}}, a.fail
 }
 
 func (a echo) Observe(_ context.Context, e activities.Entry) (activities.Observation, error) {
@@ -107,7 +111,8 @@ func TestNoSecretLeavesAnActivity(t *testing.T) {
 		t.Helper()
 		raw, err := json.Marshal(v)
 		require.NoError(t, err)
-		for _, form := range []string{canary, `correct \"horse\"`, "horse", base64.StdEncoding.EncodeToString([]byte(canary)), "found on the way"} {
+		for _, form := range []string{canary, `correct \"horse\"`, "horse", base64.StdEncoding.EncodeToString([]byte(canary)),
+			"found on the way"} {
 			require.NotContains(t, string(raw), form)
 		}
 		require.Contains(t, string(raw), activities.Mask)
@@ -139,7 +144,8 @@ type slow struct {
 	succeeds bool
 }
 
-func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	<-ctx.Done()
 	if a.succeeds {
 		return activities.Result{Summary: "done"}, nil
@@ -147,7 +153,8 @@ func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, 
 	return activities.Result{}, ctx.Err()
 }
 
-// A worker that serves workflows too cancels the calls of its actions before it closes their stop channel.
+// A worker that serves workflows too cancels the calls of its actions before it closes their stop
+// channel.
 func TestACallThatIsCutOffByItsStoppingWorkerSaysSo(t *testing.T) {
 	for name, a := range map[string]slow{"fails": {}, "succeeds": {succeeds: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -182,7 +189,8 @@ func TestAFullDiskIsNamedWithTheWayOut(t *testing.T) {
 		"with its type": {errors.Join(activities.Errorf(activities.Fenced, "too late"), full), "too late"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newEnvironment(echo{fail: c.fail}).ExecuteActivity("echo.say.undo", activities.Backward{Entry: forwardOfThisRun(`{}`).Entry})
+			_, err := newEnvironment(echo{fail: c.fail}).ExecuteActivity("echo.say.undo",
+				activities.Backward{Entry: forwardOfThisRun(`{}`).Entry})
 			app := applicationError(t, err)
 			require.Contains(t, app.Message(), c.want)
 			require.Equal(t, c.fail == full, strings.Contains(app.Message(), "make room on it"))
@@ -219,7 +227,8 @@ func TestErrorsKeepTheirTypeAndOnlyFinalOnesAreFinal(t *testing.T) {
 	}{
 		{errors.New("connection lost"), activities.ActionFailed, false, 0},
 		{fmt.Errorf("in a wrapper: %w", activities.Errorf(activities.CheckFailed, "no")), activities.CheckFailed, true, 0},
-		{&activities.Error{Type: activities.ActionFailed, Message: "busy", NextRetry: time.Minute}, activities.ActionFailed, false, time.Minute},
+		{&activities.Error{Type: activities.ActionFailed, Message: "busy", NextRetry: time.Minute}, activities.ActionFailed,
+			false, time.Minute},
 	} {
 		_, err := newEnvironment(echo{fail: c.err}).ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
 		app := applicationError(t, err)
@@ -263,7 +272,8 @@ func TestAnEntryOfAnotherFormatIsRefused(t *testing.T) {
 
 // One step has written a secret, and another one, which refers to no secret, shows it.
 func TestASecretIsMaskedInACallThatDoesNotReferToIt(t *testing.T) {
-	v, err := newEnvironment(echo{}).ExecuteActivity("echo.say", forwardOfThisRun(fmt.Sprintf(`{"word": %q}`, "it says "+canary+" here")))
+	v, err := newEnvironment(echo{}).ExecuteActivity("echo.say",
+		forwardOfThisRun(fmt.Sprintf(`{"word": %q}`, "it says "+canary+" here")))
 	require.NoError(t, err)
 	var r activities.Result
 	require.NoError(t, v.Get(&r))

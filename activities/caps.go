@@ -11,7 +11,9 @@ import (
 
 func capChange(c Change) Change {
 	if long := len(c.Diff); long > MaxDiff {
-		c.Facts = append([]string{fmt.Sprintf("its diff of %s is cut, so nobody can read all of it here; split the step to see the whole", CountOf(long, "byte"))}, c.Facts...)
+		c.Facts = append(
+			[]string{fmt.Sprintf("its diff of %s is cut, so nobody can read all of it here; split the step to see the whole",
+				CountOf(long, "byte"))}, c.Facts...)
 		if c.Risk == Low {
 			c.Risk = Medium // gate: auto asks
 		}
@@ -22,7 +24,8 @@ func capChange(c Change) Change {
 	return c
 }
 
-// capResult caps a result. The outputs that undoing needs are never cut, because half an id would name something else.
+// capResult caps a result. The outputs that undoing needs are never cut, because half an id would
+// name something else.
 func capResult(r Result, undoOutputs []string) Result {
 	outputs, known, tooLong := takeKnown(r.Outputs, undoOutputs)
 	outputs, cut := capOutputs(outputs, MaxOutputs-(len(encodeJSON(known))-len("{}")))
@@ -39,7 +42,8 @@ func capResult(r Result, undoOutputs []string) Result {
 	return r
 }
 
-// takeKnown splits the outputs that undoing needs off the others. Those that do not fit into MaxKnown bytes are left out, and named.
+// takeKnown splits the outputs that undoing needs off the others. Those that do not fit into
+// MaxKnown bytes are left out, and named.
 func takeKnown(outputs map[string]any, undoOutputs []string) (others, known map[string]any, tooLong string) {
 	others, known = maps.Clone(outputs), map[string]any{}
 	var missing []string
@@ -58,7 +62,8 @@ func takeKnown(outputs map[string]any, undoOutputs []string) (others, known map[
 		}
 	}
 	if len(missing) > 0 {
-		tooLong = headText(fmt.Sprintf("left out, though the undo needs it, for it does not fit into %s: %s", CountOf(MaxKnown, "byte"), strings.Join(missing, ", ")), MaxItem)
+		tooLong = headText(fmt.Sprintf("left out, though the undo needs it, for it does not fit into %s: %s",
+			CountOf(MaxKnown, "byte"), strings.Join(missing, ", ")), MaxItem)
 	}
 	return others, known, tooLong
 }
@@ -99,8 +104,8 @@ func capList(items []string) []string {
 // minCut is the shortest part of an output worth keeping, in bytes.
 const minCut = 16
 
-// capOutputs makes all outputs together fit into most bytes of JSON, and says what it cut. It cuts the longest ones, all
-// to the same length, and omits those of which too little would remain.
+// capOutputs makes all outputs together fit into most bytes of JSON, and says what it cut. It cuts
+// the longest ones, all to the same length, and omits those of which too little would remain.
 func capOutputs(outputs map[string]any, most int) (_ map[string]any, cut string) {
 	type output struct {
 		name           string
@@ -139,7 +144,9 @@ func capOutputs(outputs map[string]any, most int) (_ map[string]any, cut string)
 		names = append(names, fmt.Sprintf("%s (%s)", headText(o.name, minCut*2), CountOf(o.content, "byte")))
 	}
 	slices.Reverse(names)
-	return kept, headText(fmt.Sprintf("cut or left out, for the outputs to fit into %s: %s", CountOf(most, "byte"), strings.Join(names, ", ")), MaxItem)
+	return kept,
+		headText(fmt.Sprintf("cut or left out, for the outputs to fit into %s: %s", CountOf(most, "byte"),
+			strings.Join(names, ", ")), MaxItem)
 }
 
 // outputText returns v if it is a string, otherwise its JSON.
@@ -150,7 +157,8 @@ func outputText(v any) string {
 	return string(encodeJSON(v))
 }
 
-// encodeJSON returns v as it is in the history. It is empty if v has no JSON, which the payload's conversion will refuse.
+// encodeJSON returns v as it is in the history. It is empty if v has no JSON, which the payload's
+// conversion will refuse.
 func encodeJSON(v any) []byte {
 	b, _ := json.Marshal(v)
 	return b
@@ -166,8 +174,8 @@ func headText(s string, n int) string {
 	return strings.ToValidUTF8(s[:max(0, n-len(more))], "") + more
 }
 
-// HeadDiff returns the head of a diff that takes at most n bytes: whole lines, and last how much is not shown, since a person
-// decides by it. That is said even where n has no room for it.
+// HeadDiff returns the head of a diff that takes at most n bytes: whole lines, and last how much is
+// not shown, since a person decides by it. That is said even where n has no room for it.
 func HeadDiff(diff string, n int) string {
 	if len(diff) <= n {
 		return diff
@@ -181,7 +189,9 @@ func HeadDiff(diff string, n int) string {
 		kept += "\n"
 	}
 	missing := strings.TrimSuffix(diff[min(len(kept), len(diff)):], "\n")
-	return kept + fmt.Sprintf(note, CountOf(strings.Count(missing, "\n")+1, "more line"), len(diff)-min(len(kept), len(diff)), CountOf(len(diff), "byte"))
+	return kept +
+		fmt.Sprintf(note, CountOf(strings.Count(missing, "\n")+1, "more line"), len(diff)-min(len(kept), len(diff)),
+			CountOf(len(diff), "byte"))
 }
 
 // headJSON returns the head of s that takes at most n bytes as JSON, including escapes and quotes.

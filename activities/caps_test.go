@@ -29,7 +29,8 @@ func (a scripted) Plan(context.Context, activities.Entry, activities.Step) (acti
 	return a.change, nil
 }
 
-func (a scripted) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result, error) {
+func (a scripted) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result,
+	error) {
 	return a.apply(), nil
 }
 
@@ -59,7 +60,8 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 	drift := func() *activities.Drift { return &activities.Drift{Digest: "sha256:d", Diff: long} }
 	f := forwardOfThisRun(withSecret) // so that everything is masked as well
 	a := scripted{
-		change:   activities.Change{Summary: long, Diff: long, Risk: activities.Low, Undo: long, Losses: list, Facts: list, Keys: list},
+		change: activities.Change{Summary: long, Diff: long, Risk: activities.Low, Undo: long, Losses: list, Facts: list,
+			Keys: list},
 		apply:    func() activities.Result { return activities.Result{Summary: long, Notes: list} },
 		undone:   activities.Undone{Observed: long, Losses: list, Drift: drift()},
 		observed: activities.Observation{Detail: long, Drift: drift()},
@@ -91,7 +93,8 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 	text(activities.MaxText, change.Undo)
 	items(change.Losses)
 	require.Len(t, change.Facts, activities.MaxItems+1)
-	require.Regexp(t, `^its diff of \d+ bytes is cut, so nobody can read all of it here; split the step to see the whole$`, change.Facts[0])
+	require.Regexp(t, `^its diff of \d+ bytes is cut, so nobody can read all of it here; split the step to see the whole$`,
+		change.Facts[0])
 	require.Equal(t, activities.Medium, change.Risk)
 	items(change.Keys)
 
@@ -111,7 +114,8 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 
 func TestShortTextsAreNotCapped(t *testing.T) {
 	want := activities.Change{Summary: "s", Undo: "u", Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
-	require.Equal(t, want, executeActivity[activities.Change](t, scripted{change: want}, "echo.say.plan", forwardOfThisRun(`{}`)))
+	require.Equal(t, want,
+		executeActivity[activities.Change](t, scripted{change: want}, "echo.say.plan", forwardOfThisRun(`{}`)))
 }
 
 // actionWithOutputs returns an action with these outputs.
@@ -130,7 +134,9 @@ func TestOutputsAreCappedLongestFirst(t *testing.T) {
 	require.Greater(t, len(raw), activities.MaxOutputs-20)
 	require.Equal(t, "kept", r.Outputs["small"])
 	require.Equal(t, []any{json.Number("1"), json.Number("2"), json.Number("3")}, r.Outputs["list"])
-	require.Equal(t, []string{"cut or left out, for the outputs to fit into 16384 bytes: page (163842 bytes), log (163842 bytes)"}, r.Notes)
+	require.Equal(t,
+		[]string{"cut or left out, for the outputs to fit into 16384 bytes: page (163842 bytes), log (163842 bytes)"},
+		r.Notes)
 	require.True(t, strings.HasPrefix(log, strings.TrimSuffix(r.Outputs["log"].(string), " ...")))
 }
 

@@ -29,7 +29,8 @@ const (
 type Check struct {
 	// When is Staged or Live. Defaults to Staged for actions that stage, and to Live for all others.
 	When When `json:"when,omitempty"`
-	// Within is how long a live check may take to hold: it is tried again until it does. Zero: it must hold at once.
+	// Within is how long a live check may take to hold: it is tried again until it does. Zero: it must
+	// hold at once.
 	Within time.Duration `json:"within,omitempty"`
 	// Command must exit 0. Its program must be one that the worker's config allows.
 	Command *CommandCheck `json:"command,omitempty"`
@@ -43,8 +44,9 @@ type Check struct {
 
 // CommandCheck runs a program. In a container world it runs inside the container.
 type CommandCheck struct {
-	// Run is the program and its arguments, without a shell. "{path}" in an argument is replaced by the present path of the
-	// checked file (its staged copy, or the target). In a step with several files, each file's path is replaced like that.
+	// Run is the program and its arguments, without a shell. "{path}" in an argument is replaced by
+	// the present path of the checked file (its staged copy, or the target). In a step with several
+	// files, each file's path is replaced like that.
 	Run []string `json:"run"`
 }
 
@@ -68,15 +70,16 @@ type ExistsCheck struct {
 type Scene interface {
 	// Target is the step's own target as the task file names it; empty unless there is exactly one.
 	Target() string
-	// ReadFile reads a file of the scene, or returns fs.ErrNotExist. A world refuses paths that it must not read.
+	// ReadFile reads a file of the scene, or returns fs.ErrNotExist. A world refuses paths that it
+	// must not read.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
-	// Run runs a program in the scene with "{path}" replaced, and returns its combined output. If the command ran and
-	// failed, the error is an *exec.ExitError or any other.
+	// Run runs a program in the scene with "{path}" replaced, and returns its combined output. If the
+	// command ran and failed, the error is an *exec.ExitError or any other.
 	Run(ctx context.Context, argv []string) ([]byte, error)
 }
 
-// RunChecks runs the checks of when, in order. preset is what an empty When means in this world. The first check that does not
-// hold is returned as CheckFailed with the reason.
+// RunChecks runs the checks of when, in order. preset is what an empty When means in this world.
+// The first check that does not hold is returned as CheckFailed with the reason.
 func RunChecks(ctx context.Context, checks []Check, when, preset When, scene Scene) error {
 	for i, c := range checks {
 		if w := c.When; w == when || w == "" && preset == when {
@@ -139,7 +142,8 @@ func (c CommandCheck) runCommand(ctx context.Context, scene Scene) error {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		reason = fmt.Sprintf("exit status %d", exit.ExitCode())
 	}
-	return &Error{Type: CheckFailed, Message: fmt.Sprintf("%s: %s", strings.Join(c.Run, " "), reason), Output: Tail(MaskerFrom(ctx).String(string(out)), 2000)}
+	return &Error{Type: CheckFailed, Message: fmt.Sprintf("%s: %s", strings.Join(c.Run, " "), reason),
+		Output: Tail(MaskerFrom(ctx).String(string(out)), 2000)}
 }
 
 // checkProgram refuses a program that the worker's config does not allow.
@@ -148,7 +152,8 @@ func (c CommandCheck) checkProgram(ctx context.Context) *Error {
 		return Errorf(Refused, "command: give the program and its arguments as a list")
 	}
 	if allowed := allowedCommands(ctx); !slices.Contains(allowed, "*") && !slices.Contains(allowed, c.Run[0]) {
-		return Errorf(Refused, "command: this worker does not allow %q in a check; checkCommands in its config allows %s", c.Run[0], orNone(allowed))
+		return Errorf(Refused, "command: this worker does not allow %q in a check; checkCommands in its config allows %s",
+			c.Run[0], orNone(allowed))
 	}
 	return nil
 }
@@ -179,7 +184,8 @@ func (c JSONCheck) compareJSON(ctx context.Context, scene Scene) error {
 	}
 	if !reflect.DeepEqual(got, want) {
 		g, _ := json.Marshal(got)
-		return Errorf(CheckFailed, "%s: %s is %s, want %s", name, orRoot(c.At), Tail(MaskerFrom(ctx).String(string(g)), 200), bytes.TrimSpace(c.Equals))
+		return Errorf(CheckFailed, "%s: %s is %s, want %s", name, orRoot(c.At), Tail(MaskerFrom(ctx).String(string(g)), 200),
+			bytes.TrimSpace(c.Equals))
 	}
 	return nil
 }
@@ -249,8 +255,8 @@ func orNone(s []string) string {
 	return strings.Join(s, ", ")
 }
 
-// Tail returns at most the last n bytes of s, from the start of a line if possible. Mask what may hold a secret first: half a secret
-// is not found.
+// Tail returns at most the last n bytes of s, from the start of a line if possible. Mask what may
+// hold a secret first: half a secret is not found.
 func Tail(s string, n int) string {
 	if len(s) <= n {
 		return s

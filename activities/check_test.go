@@ -28,8 +28,10 @@ func TestASecretCutInTwoByACheckIsStillMasked(t *testing.T) {
 		check activities.Check
 		scene scene
 	}{
-		"command": {activities.Check{Command: &activities.CommandCheck{Run: []string{"lint"}}}, scene("correct-horse-battery-staple" + strings.Repeat("x", 1990))},
-		"json":    {activities.Check{JSON: &activities.JSONCheck{Equals: []byte(`1`)}}, scene(`"correct-horse-battery-staple` + strings.Repeat("x", 190) + `"`)},
+		"command": {activities.Check{Command: &activities.CommandCheck{Run: []string{"lint"}}},
+			scene("correct-horse-battery-staple" + strings.Repeat("x", 1990))},
+		"json": {activities.Check{JSON: &activities.JSONCheck{Equals: []byte(`1`)}},
+			scene(`"correct-horse-battery-staple` + strings.Repeat("x", 190) + `"`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := activities.RunChecks(ctx, []activities.Check{c.check}, activities.Live, activities.Live, c.scene)
@@ -63,9 +65,10 @@ func TestALiveCheckIsTriedUntilItHolds(t *testing.T) {
 		want   string
 		kind   activities.ErrorType
 	}{
-		"at once":         {texts: []string{`1`}, within: time.Minute, looks: 1},
-		"at the third":    {texts: []string{`3`, `2`, `1`}, within: time.Minute, looks: 3, took: 300 * time.Millisecond},
-		"without a limit": {texts: []string{`3`, `1`}, looks: 1, want: "check 1 (json, live): /target: the document is 3, want 1", kind: activities.CheckFailed},
+		"at once":      {texts: []string{`1`}, within: time.Minute, looks: 1},
+		"at the third": {texts: []string{`3`, `2`, `1`}, within: time.Minute, looks: 3, took: 300 * time.Millisecond},
+		"without a limit": {texts: []string{`3`, `1`}, looks: 1,
+			want: "check 1 (json, live): /target: the document is 3, want 1", kind: activities.CheckFailed},
 		"never": {
 			texts: []string{`4`, `3`, `2`}, within: time.Second, looks: 4, took: time.Second, kind: activities.CheckFailed,
 			want: "check 1 (json, live): it did not hold within 1s (4 tries); at last: /target: the document is 2, want 1",
@@ -100,7 +103,8 @@ func (hanging) Run(ctx context.Context, _ []string) ([]byte, error) {
 }
 
 func TestALiveCheckThatNeverAnswersFailsAndACancellationEndsIt(t *testing.T) {
-	checks := []activities.Check{{When: activities.Live, Within: time.Minute, Command: &activities.CommandCheck{Run: []string{"curl"}}}}
+	checks := []activities.Check{{When: activities.Live, Within: time.Minute,
+		Command: &activities.CommandCheck{Run: []string{"curl"}}}}
 	synctest.Test(t, func(t *testing.T) {
 		ctx := activities.WithCheckCommands(t.Context(), []string{"*"})
 		err := activities.RunChecks(ctx, checks, activities.Live, activities.Live, hanging{})
@@ -108,6 +112,7 @@ func TestALiveCheckThatNeverAnswersFailsAndACancellationEndsIt(t *testing.T) {
 		require.Equal(t, activities.CheckFailed, activities.TypeOf(err))
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		require.ErrorIs(t, activities.RunChecks(ctx, checks, activities.Live, activities.Live, hanging{}), context.DeadlineExceeded)
+		require.ErrorIs(t, activities.RunChecks(ctx, checks, activities.Live, activities.Live, hanging{}),
+			context.DeadlineExceeded)
 	})
 }

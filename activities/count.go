@@ -19,7 +19,8 @@ func CountOf[N int | int64](n N, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Count is how many items of a set come, go and change: the rows of a table, the keys of a database.
+// Count is how many items of a set come, go and change: the rows of a table, the keys of a
+// database.
 type Count struct {
 	Of      string `json:"of"`
 	Added   int64  `json:"added"`

@@ -26,7 +26,8 @@ func TestCounts(t *testing.T) {
 
 	require.Equal(t, "995 rows added", activities.Count{Added: 995}.Describe("row"))
 	require.Equal(t, "1 row removed, 2 changed", activities.Count{Removed: 1, Changed: 2}.Describe("row"))
-	require.Equal(t, "1 row added, 3 removed, 1 changed", activities.Count{Added: 1, Removed: 3, Changed: 1}.Describe("row"))
+	require.Equal(t, "1 row added, 3 removed, 1 changed",
+		activities.Count{Added: 1, Removed: 3, Changed: 1}.Describe("row"))
 	require.Equal(t, "no key changes", activities.Count{}.Describe("key"))
 }
 
@@ -34,7 +35,8 @@ var (
 	// plural is a count whose word is the same for 1. A limit is never 1.
 	plural = regexp.MustCompile(`%d ([a-z]+ )?[a-z]+s\b`)
 	limit  = regexp.MustCompile(`(at most|at least|more than|1 to|than the) %d ([a-z]+ )?[a-z]+s`)
-	verbs  = regexp.MustCompile(`%d ((of|in|for|from) )?(is|was|has|does|holds|stands|others|less|its|after its|this|files up)\b`)
+	verbs  = regexp.MustCompile(
+		`%d ((of|in|for|from) )?(is|was|has|does|holds|stands|others|less|its|after its|this|files up)\b`)
 )
 
 // TestNoTextCountsByItself finds texts that would say "1 paths", in the whole repository.
@@ -45,8 +47,10 @@ func TestNoTextCountsByItself(t *testing.T) {
 		case err != nil:
 			return err
 		case d.IsDir():
-			// Benchmarks and tests count what they make themselves; the overlay's program is small, and imports little.
-			if strings.HasPrefix(d.Name(), ".") && path != ".." || path == "../bench" || path == "../testrun" || path == "container/overlay" || strings.HasSuffix(path, "activities/container/overlay") {
+			// Benchmarks and tests count what they make themselves; the overlay's program is small, and
+			// imports little.
+			if strings.HasPrefix(d.Name(), ".") && path != ".." || path == "../bench" || path == "../testrun" ||
+				path == "container/overlay" || strings.HasSuffix(path, "activities/container/overlay") {
 				return filepath.SkipDir
 			}
 			return nil

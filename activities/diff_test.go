@@ -15,11 +15,12 @@ import (
 func TestACutDiffSaysWhatIsMissing(t *testing.T) {
 	line := "+" + strings.Repeat("x", 98) + "\n"
 	for name, c := range map[string]struct{ diff, ends string }{
-		"whole":               {strings.Repeat(line, 100), line},
-		"to the last byte":    {strings.Repeat("y", activities.MaxDiff), "yyyy"},
-		"lines":               {strings.Repeat(line, 1000), line + "... not shown: 674 more lines, 67400 of 100000 bytes\n"},
-		"one line":            {strings.Repeat("z", 100_000), "zz\n... not shown: 1 more line, 67306 of 100000 bytes\n"},
-		"without a last line": {strings.Repeat(line, 1000) + "end", line + "... not shown: 675 more lines, 67403 of 100003 bytes\n"},
+		"whole":            {strings.Repeat(line, 100), line},
+		"to the last byte": {strings.Repeat("y", activities.MaxDiff), "yyyy"},
+		"lines":            {strings.Repeat(line, 1000), line + "... not shown: 674 more lines, 67400 of 100000 bytes\n"},
+		"one line":         {strings.Repeat("z", 100_000), "zz\n... not shown: 1 more line, 67306 of 100000 bytes\n"},
+		"without a last line": {strings.Repeat(line, 1000) + "end",
+			line + "... not shown: 675 more lines, 67403 of 100003 bytes\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			drift := activities.Drift{Digest: "sha256:x", Diff: c.diff}

@@ -13,11 +13,13 @@ import (
 	"time"
 )
 
-// EntryVersion is the format that this code writes and undoes. An entry of another format is parked.
+// EntryVersion is the format that this code writes and undoes. An entry of another format is
+// parked.
 const EntryVersion = 1
 
-// Entry is what the ledger holds of a step: together with the world's journal, all that undoing it needs. It is an argument of
-// the step's forward, so it is in the history no later than the event that schedules the forward.
+// Entry is what the ledger holds of a step: together with the world's journal, all that undoing it
+// needs. It is an argument of the step's forward, so it is in the history no later than the event
+// that schedules the forward.
 type Entry struct {
 	// Version is the format of this entry.
 	Version int `json:"v"`
@@ -34,10 +36,11 @@ type Entry struct {
 	Place Place `json:"place"`
 	// Needs are the ids of the steps that this one builds on: they are undone after it.
 	Needs []string `json:"needs,omitempty"`
-	// Keys are the resources that the step touches, as its parameters name them; nil may be any in the place.
+	// Keys are the resources that the step touches, as its parameters name them; nil may be any in the
+	// place.
 	Keys []string `json:"keys,omitzero"`
-	// Changes are the canonical names of what the step changes, and Reads of what it only reads, as its host has given them, without
-	// those that are among Keys: see Touched.
+	// Changes are the canonical names of what the step changes, and Reads of what it only reads, as
+	// its host has given them, without those that are among Keys: see Touched.
 	Changes []string `json:"changes,omitempty"`
 	Reads   []string `json:"reads,omitempty"`
 	// Params are the parameters that undoing needs: bulky ones as digests, secrets as references.
@@ -50,21 +53,25 @@ type Entry struct {
 	Savepoint string `json:"savepoint,omitempty"`
 	// Pivot means that once this step is done, nothing up to it is unwound any more.
 	Pivot bool `json:"pivot,omitempty"`
-	// Commits means that what the step did becomes durable only when its action is told so: see Committer.
+	// Commits means that what the step did becomes durable only when its action is told so: see
+	// Committer.
 	Commits bool `json:"commits,omitempty"`
-	// Keep is how long after its task has committed the step can be rolled back. Defaults to DefaultKeep.
+	// Keep is how long after its task has committed the step can be rolled back. Defaults to
+	// DefaultKeep.
 	Keep time.Duration `json:"keep,omitempty"`
 	// Pinned means that the record stays for all of that time, whatever the limits of retention.
 	Pinned bool `json:"pinned,omitempty"`
-	// Redoes is the token of an earlier, rolled-back generation of the step, which this forward repeats. A world that has
-	// kept what the rollback removed restores exactly that; others run the forward again.
+	// Redoes is the token of an earlier, rolled-back generation of the step, which this forward
+	// repeats. A world that has kept what the rollback removed restores exactly that; others run the
+	// forward again.
 	Redoes string `json:"redoes,omitempty"`
 	// Generation says which try of its step this is; absent for the first.
 	Generation int `json:"generation,omitempty"`
 	// Corrected means that a person has given the step other parameters than its task's document.
 	Corrected bool `json:"corrected,omitempty"`
-	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote service searches from
-	// here on for the effect of a request whose answer was lost. If it is zero, the world has to search everything.
+	// Since is when the entry was made: nothing of the step is older. A world whose record is a remote
+	// service searches from here on for the effect of a request whose answer was lost. If it is zero,
+	// the world has to search everything.
 	Since time.Time `json:"since,omitzero"`
 }
 
@@ -74,8 +81,8 @@ type Place struct {
 	Queue string `json:"queue"`
 	// Host is the host that serves Queue; empty for the shared queue.
 	Host string `json:"host,omitempty"`
-	// Journal is the random id of the journal and its epoch, from World.Journal. A world refuses any other id with WrongPlace, and an
-	// epoch that its journal does not know with DamagedRecord.
+	// Journal is the random id of the journal and its epoch, from World.Journal. A world refuses any
+	// other id with WrongPlace, and an epoch that its journal does not know with DamagedRecord.
 	Journal string `json:"journal"`
 }
 
@@ -111,16 +118,19 @@ const (
 
 // UndoPolicy bounds an undo. The zero value is the default policy and takes no space in a history.
 type UndoPolicy struct {
-	// Attempt bounds one attempt (StartToClose); it must outlast the slowest call of the world. Defaults to 10 minutes.
+	// Attempt bounds one attempt (StartToClose); it must outlast the slowest call of the world.
+	// Defaults to 10 minutes.
 	Attempt time.Duration `json:"attempt,omitempty"`
 	// Within bounds all attempts together before the undo is parked. Defaults to 1 hour.
 	Within time.Duration `json:"within,omitempty"`
-	// Attempts bounds the number of attempts before the undo is parked. Defaults to no bound except Within.
+	// Attempts bounds the number of attempts before the undo is parked. Defaults to no bound except
+	// Within.
 	Attempts int `json:"attempts,omitempty"`
-	// Heartbeat is how long an attempt may go without a heartbeat before it counts as dead. Defaults to 10 seconds.
+	// Heartbeat is how long an attempt may go without a heartbeat before it counts as dead. Defaults
+	// to 10 seconds.
 	Heartbeat time.Duration `json:"heartbeat,omitempty"`
-	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host. Defaults to the
-	// engine's setting.
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that
+	// host. Defaults to the engine's setting.
 	HostWait time.Duration `json:"hostWait,omitempty"`
 	// Drift says what to do about drift. Defaults to DriftAsk.
 	Drift DriftPolicy `json:"drift,omitempty"`
@@ -128,14 +138,16 @@ type UndoPolicy struct {
 	Criticality Criticality `json:"criticality,omitempty"`
 }
 
-// The defaults of an UndoPolicy. Entries in histories rely on them: a change needs a new entry format.
+// The defaults of an UndoPolicy. Entries in histories rely on them: a change needs a new entry
+// format.
 const (
 	DefaultUndoAttempt   = 10 * time.Minute
 	DefaultUndoWithin    = time.Hour
 	DefaultUndoHeartbeat = 10 * time.Second
 )
 
-// WithDefaults returns p with every zero field set to its default, except HostWait, whose default is the engine's.
+// WithDefaults returns p with every zero field set to its default, except HostWait, whose default
+// is the engine's.
 func (p UndoPolicy) WithDefaults() UndoPolicy {
 	p.Attempt = cmp.Or(p.Attempt, DefaultUndoAttempt)
 	p.Within = cmp.Or(p.Within, DefaultUndoWithin)
@@ -164,8 +176,9 @@ func (p UndoPolicy) Compact() UndoPolicy {
 	return p
 }
 
-// NewToken returns the identity of a step for its world: the same on every retry and in every continued run, but another one for
-// each generation of the step and each task. Its 32 hexadecimal digits are safe in a file name, a container name and a key.
+// NewToken returns the identity of a step for its world: the same on every retry and in every
+// continued run, but another one for each generation of the step and each task. Its 32 hexadecimal
+// digits are safe in a file name, a container name and a key.
 func NewToken(firstRunID, step string, generation int) string {
 	sum := sha256.Sum256([]byte(firstRunID + "\x00" + step + "\x00" + strconv.Itoa(generation)))
 	return hex.EncodeToString(sum[:16])
@@ -174,7 +187,8 @@ func NewToken(firstRunID, step string, generation int) string {
 // Digest is "sha256:" and 64 hexadecimal digits.
 type Digest string
 
-// DigestOf returns the digest of parts. Each is framed by its length, so that different lists of parts do not collide.
+// DigestOf returns the digest of parts. Each is framed by its length, so that different lists of
+// parts do not collide.
 func DigestOf(parts ...[]byte) Digest {
 	h := sha256.New()
 	for _, p := range parts {
@@ -196,12 +210,14 @@ func (d Digest) Short() string {
 type Forward struct {
 	Entry Entry `json:"entry"`
 	Step  Step  `json:"step"`
-	// Want is the digest of the change that was planned; empty where it was not. Consent says who has let it be made.
+	// Want is the digest of the change that was planned; empty where it was not. Consent says who has
+	// let it be made.
 	Want    Digest  `json:"want,omitempty"`
 	Consent Consent `json:"consent,omitempty"`
 	// Agent is who the task is for, of a step that has a purpose: see Spec.Intent.
 	Agent string `json:"agent,omitempty"`
-	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must not go forward.
+	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must
+	// not go forward.
 	OriginalRunID string `json:"originalRunId"`
 }
 
@@ -211,8 +227,8 @@ type Backward struct {
 	Decision Decision `json:"decision"`
 }
 
-// Known returns the part of a forward's result that its undo is given: the fingerprint, and the outputs that e.UndoOutputs names. It
-// is nil if the undo needs none.
+// Known returns the part of a forward's result that its undo is given: the fingerprint, and the
+// outputs that e.UndoOutputs names. It is nil if the undo needs none.
 func (e Entry) Known(r Result) *Result {
 	if len(e.UndoOutputs) == 0 {
 		return nil
@@ -229,8 +245,9 @@ func (e Entry) Known(r Result) *Result {
 	return &known
 }
 
-// EntryParams reduces a step's parameters to what its Entry holds: the top-level ones that undoParams names. Of those that digested
-// names too, it keeps only the digest of the value, as a string.
+// EntryParams reduces a step's parameters to what its Entry holds: the top-level ones that
+// undoParams names. Of those that digested names too, it keeps only the digest of the value, as a
+// string.
 func EntryParams(with json.RawMessage, undoParams, digested []string) (json.RawMessage, error) {
 	if len(undoParams) == 0 || len(with) == 0 {
 		return nil, nil

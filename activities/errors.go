@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ErrorType is the type of an ApplicationError: stable, part of the contract, and readable even if payloads are encrypted.
+// ErrorType is the type of an ApplicationError: stable, part of the contract, and readable even if
+// payloads are encrypted.
 type ErrorType string
 
 // The error types.
@@ -22,8 +23,10 @@ type ErrorType string
 //	DamagedRecord   | no      | the journal's record does not match its digest
 //	UnknownFormat   | no      | the entry or record is of another version
 //	ResetRun        | no      | the run was reset; it only unwinds
-//	WorkerStopping  | no      | the worker is being stopped; the engine schedules the call again, without counting an attempt
-//	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and schedules the call again
+//	WorkerStopping  | no      | the worker is being stopped; the engine schedules the call again, without
+//	                |         | counting an attempt
+//	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and
+//	                |         | schedules the call again
 //	ActionFailed    | yes     | any other error
 //	ActionDenied    | no      | the dependency refused for good (a declined card, a violated constraint)
 //	Unsuccessful    | no      | what the step runs has run, and failed (a command's exit status, the error of a tool)
@@ -55,9 +58,11 @@ type Error struct {
 	Message string
 	// NextRetry asks for this delay before the next attempt; zero leaves it to the policy.
 	NextRetry time.Duration
-	// Current is the key of the resource whose current state is the reason of a refusal: see RefuseCurrent.
+	// Current is the key of the resource whose current state is the reason of a refusal: see
+	// RefuseCurrent.
 	Current string
-	// Output is what a person needs beside the message, such as the tail of a command's output. The wrapper caps and masks it.
+	// Output is what a person needs beside the message, such as the tail of a command's output. The
+	// wrapper caps and masks it.
 	Output string
 }
 

@@ -19,7 +19,8 @@ const (
 // Levels are all levels, the strictest last.
 var Levels = []Level{FromHigh, Always}
 
-// Floor is a level that no task file and no agent goes below, and the pattern in the worker's config that sets it.
+// Floor is a level that no task file and no agent goes below, and the pattern in the worker's
+// config that sets it.
 type Floor struct {
 	Level   Level  `json:"level"`
 	Pattern string `json:"pattern"`
@@ -33,8 +34,8 @@ func (f Floor) demand(c Change) string {
 	return ""
 }
 
-// Floors are levels by pattern: the name of an action, "world.*" for all actions of a world that change something, or "*" for those
-// of all worlds.
+// Floors are levels by pattern: the name of an action, "world.*" for all actions of a world that
+// change something, or "*" for those of all worlds.
 type Floors map[string]Level
 
 // of returns the floor of an action. Of several patterns that match, the strictest counts.
@@ -48,7 +49,8 @@ func (f Floors) of(s Spec) Floor {
 	return floor
 }
 
-// MatchesAction reports whether a pattern of Floors means an action. One that only reads has to be named.
+// MatchesAction reports whether a pattern of Floors means an action. One that only reads has to be
+// named.
 func MatchesAction(pattern string, s Spec) bool {
 	prefix, isWild := strings.CutSuffix(pattern, "*")
 	if !isWild {

@@ -15,7 +15,8 @@ import (
 type Trace struct {
 	// Entries are the entries of all scheduled forwards, in order, each once.
 	Entries []Entry
-	// Done are the results of the completed forwards, and Settled those of the undos that settled their step, by token.
+	// Done are the results of the completed forwards, and Settled those of the undos that settled
+	// their step, by token.
 	Done    map[string]Result
 	Settled map[string]Undone
 	// Attempts are all undos that ended, in order.
@@ -29,7 +30,8 @@ type Attempt struct {
 	// Event is the id of the event that ended it.
 	Event int64
 	Token string
-	// Undone is what it returned; nil if it failed. Unserved means that no worker took it, Canceled that it was recalled.
+	// Undone is what it returned; nil if it failed. Unserved means that no worker took it, Canceled
+	// that it was recalled.
 	Undone   *Undone
 	Unserved bool
 	Canceled bool
@@ -41,9 +43,10 @@ func EntriesIn(events []*historypb.HistoryEvent, dc converter.DataConverter) ([]
 	return t.Entries, err
 }
 
-// TraceOf reads a history. It recognizes a forward by the entry among its arguments: in a Forward, in a type that embeds one, or by
-// itself. It skips activities that are not calls of an action. An argument that dc cannot decode (because it is encrypted and dc
-// lacks the codec, for example) is an error, because it may hold an entry.
+// TraceOf reads a history. It recognizes a forward by the entry among its arguments: in a Forward,
+// in a type that embeds one, or by itself. It skips activities that are not calls of an action. An
+// argument that dc cannot decode (because it is encrypted and dc lacks the codec, for example) is
+// an error, because it may hold an entry.
 func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trace, error) {
 	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}, Forced: map[string][]Digest{}}
 	seen := map[string]bool{}
@@ -88,18 +91,21 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 func failedUndo(event *historypb.HistoryEvent, undos map[int64]string) (Attempt, bool) {
 	failed, canceled := event.GetActivityTaskFailedEventAttributes(), event.GetActivityTaskCanceledEventAttributes()
 	timedOut := event.GetActivityTaskTimedOutEventAttributes()
-	token := undos[max(failed.GetScheduledEventId(), canceled.GetScheduledEventId(), timedOut.GetScheduledEventId())] // at most one of them is set
+	// at most one of them is set
+	token := undos[max(failed.GetScheduledEventId(), canceled.GetScheduledEventId(), timedOut.GetScheduledEventId())]
 	return Attempt{
 		Event: event.EventId, Token: token, Canceled: canceled != nil,
 		Unserved: timedOut.GetFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START,
 	}, token != ""
 }
 
-func (t *Trace) addResult(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward Forward, undo string, dc converter.DataConverter) error {
+func (t *Trace) addResult(event int64, c *historypb.ActivityTaskCompletedEventAttributes, forward Forward, undo string,
+	dc converter.DataConverter) error {
 	switch {
 	case forward.Entry.Token != "":
 		var r Result
-		if err := dc.FromPayloads(c.Result, &r); err != nil && forward.Step.ID != "" { // otherwise it is not an Action's, and may return anything
+		// otherwise it is not an Action's, and may return anything
+		if err := dc.FromPayloads(c.Result, &r); err != nil && forward.Step.ID != "" {
 			return fmt.Errorf("result of a step: %w", err)
 		}
 		t.Done[forward.Entry.Token] = r
@@ -116,13 +122,15 @@ func (t *Trace) addResult(event int64, c *historypb.ActivityTaskCompletedEventAt
 	return nil
 }
 
-// call is the argument of a call of an action: a Forward, or of a Backward the entry and the decision.
+// call is the argument of a call of an action: a Forward, or of a Backward the entry and the
+// decision.
 type call struct {
 	Forward
 	Decision Decision `json:"decision"`
 }
 
-// readCall reads the argument that makes an activity the call of an action. It returns an empty call if there certainly is none.
+// readCall reads the argument that makes an activity the call of an action. It returns an empty
+// call if there certainly is none.
 func readCall(input *commonpb.Payloads, activityType string, dc converter.DataConverter) (c call, err error) {
 	for _, argument := range input.GetPayloads() {
 		if c, err = readArgument(argument, dc); err != nil || c.Entry.Token != "" && c.Entry.isNamedBy(activityType) {
@@ -134,10 +142,12 @@ func readCall(input *commonpb.Payloads, activityType string, dc converter.DataCo
 
 // isNamedBy reports whether an activity of this type acts on the entry.
 func (e Entry) isNamedBy(activityType string) bool {
-	return activityType == e.Action || activityType == e.Action+".plan" || activityType == e.UndoType || activityType == e.Action+".reset"
+	return activityType == e.Action || activityType == e.Action+".plan" || activityType == e.UndoType ||
+		activityType == e.Action+".reset"
 }
 
-// readArgument reads an argument. It returns an empty call if the argument certainly holds no entry.
+// readArgument reads an argument. It returns an empty call if the argument certainly holds no
+// entry.
 func readArgument(argument *commonpb.Payload, dc converter.DataConverter) (c call, err error) {
 	var raw json.RawMessage
 	if err := dc.FromPayload(argument, &raw); errors.Is(err, converter.ErrTypeNotImplementProtoMessage) {

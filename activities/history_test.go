@@ -15,7 +15,8 @@ import (
 )
 
 // scheduledEvent returns the event that schedules an activity with these arguments.
-func scheduledEvent(t *testing.T, dc converter.DataConverter, activity string, arguments ...any) *historypb.HistoryEvent {
+func scheduledEvent(t *testing.T, dc converter.DataConverter, activity string,
+	arguments ...any) *historypb.HistoryEvent {
 	p, err := dc.ToPayloads(arguments...)
 	require.NoError(t, err)
 	return &historypb.HistoryEvent{EventId: 5, Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
@@ -31,7 +32,8 @@ func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 	got, err := activities.EntriesIn([]*historypb.HistoryEvent{
 		{EventId: 1},
 		scheduledEvent(t, dc, "task.compile", json.RawMessage(`{"name": "x"}`)),
-		scheduledEvent(t, dc, "own.text", "text"), scheduledEvent(t, dc, "own.list", []int{1}), scheduledEvent(t, dc, "own.bytes", []byte("bytes")),
+		scheduledEvent(t, dc, "own.text", "text"), scheduledEvent(t, dc, "own.list", []int{1}), scheduledEvent(t, dc,
+			"own.bytes", []byte("bytes")),
 		scheduledEvent(t, dc, "own.nothing", nil), scheduledEvent(t, dc, "own.proto", &commonpb.ActivityType{Name: "x"}),
 		scheduledEvent(t, dc, "echo.say.plan", a), scheduledEvent(t, dc, "echo.say", a), scheduledEvent(t, dc, "echo.say", b),
 		scheduledEvent(t, dc, "echo.say.undo", activities.Backward{Entry: b.Entry}),
@@ -44,7 +46,8 @@ func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 func TestAForwardIsRecognizedByTheEntryAmongItsArguments(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	f := forwardOfThisRun(`{}`)
-	f.Entry.Token, f.Entry.UndoType, f.Step = "t", "echo.say.undo", activities.Step{} // with a step it would be an Action's
+	// with a step it would be an Action's
+	f.Entry.Token, f.Entry.UndoType, f.Step = "t", "echo.say.undo", activities.Step{}
 	for what, arguments := range map[string][]any{
 		"a Forward":             {f},
 		"a Forward and another": {f, "Rome"},
@@ -62,7 +65,8 @@ func TestAForwardIsRecognizedByTheEntryAmongItsArguments(t *testing.T) {
 			scheduledEvent(t, dc, "echo.say.observe", f.Entry), scheduledEvent(t, dc, "other", arguments...),
 			scheduledEvent(t, dc, "echo.say", arguments...),
 			{EventId: 6, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
-				ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5, Result: result}}},
+				ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5,
+					Result: result}}},
 		}, dc)
 		require.NoError(t, err, what)
 		require.Equal(t, []activities.Entry{f.Entry}, trace.Entries, what)
@@ -83,11 +87,13 @@ func TestEveryEndOfAnUndoIsInTheTrace(t *testing.T) {
 		{EventId: 6, Attributes: &historypb.HistoryEvent_ActivityTaskFailedEventAttributes{
 			ActivityTaskFailedEventAttributes: &historypb.ActivityTaskFailedEventAttributes{ScheduledEventId: 5}}},
 		{EventId: 7, Attributes: &historypb.HistoryEvent_ActivityTaskTimedOutEventAttributes{
-			ActivityTaskTimedOutEventAttributes: &historypb.ActivityTaskTimedOutEventAttributes{ScheduledEventId: 5, Failure: unserved}}},
+			ActivityTaskTimedOutEventAttributes: &historypb.ActivityTaskTimedOutEventAttributes{ScheduledEventId: 5,
+				Failure: unserved}}},
 		{EventId: 8, Attributes: &historypb.HistoryEvent_ActivityTaskCanceledEventAttributes{
 			ActivityTaskCanceledEventAttributes: &historypb.ActivityTaskCanceledEventAttributes{ScheduledEventId: 5}}},
 		{EventId: 9, Attributes: &historypb.HistoryEvent_ActivityTaskCompletedEventAttributes{
-			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5, Result: done}}},
+			ActivityTaskCompletedEventAttributes: &historypb.ActivityTaskCompletedEventAttributes{ScheduledEventId: 5,
+				Result: done}}},
 	}, dc)
 	require.NoError(t, err)
 	restored := activities.Undone{Outcome: activities.Restored}
@@ -103,7 +109,8 @@ type encryptingCodec struct{ encoding string }
 
 func (s encryptingCodec) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	for i, p := range payloads {
-		payloads[i] = &commonpb.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(s.encoding)}, Data: p.Data}
+		payloads[i] = &commonpb.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(s.encoding)},
+			Data: p.Data}
 	}
 	return payloads, nil
 }
@@ -118,7 +125,8 @@ func TestAnUnreadableLedgerIsAnError(t *testing.T) {
 	history := []*historypb.HistoryEvent{scheduledEvent(t, codec, "echo.say", forwardOfThisRun(`{}`))}
 
 	_, err := activities.EntriesIn(history, plain)
-	require.ErrorContains(t, err, "event 5, argument of echo.say: it cannot be read; the data converter must be that of the worker")
+	require.ErrorContains(t, err,
+		"event 5, argument of echo.say: it cannot be read; the data converter must be that of the worker")
 	got, err := activities.EntriesIn(history, codec)
 	require.NoError(t, err)
 	require.Equal(t, []activities.Entry{forwardOfThisRun(`{}`).Entry}, got)

@@ -9,31 +9,35 @@ import (
 	"slices"
 )
 
-// Kind is a kind of world that a worker's config can open. A world exports one as Kind, and worker/host lists it: whatever else
-// knows of the world follows from that.
+// Kind is a kind of world that a worker's config can open. A world exports one as Kind, and
+// worker/host lists it: whatever else knows of the world follows from that.
 type Kind struct {
-	// Sample are settings with which the world opens to look only, whatever the machine has: for the Specs of its actions.
+	// Sample are settings with which the world opens to look only, whatever the machine has: for the
+	// Specs of its actions.
 	Sample Settings
-	// Attend serves and does not return in a process that the world has started from the worker's own program. Defaults to none.
+	// Attend serves and does not return in a process that the world has started from the worker's own
+	// program. Defaults to none.
 	Attend func()
 }
 
 // Name is the name of the world.
 func (k Kind) Name() string { return k.Sample.World() }
 
-// Settings are the section of a worker's config that opens a world: a pointer to a struct whose fields have yaml tags, and
-// comments that say what each does, and its default.
+// Settings are the section of a worker's config that opens a world: a pointer to a struct whose
+// fields have yaml tags, and comments that say what each does, and its default.
 type Settings interface {
-	// World is the name of the world, and of the section: the part of the names of its actions before the first dot.
+	// World is the name of the world, and of the section: the part of the names of its actions before
+	// the first dot.
 	World() string
-	// Check calls bad for each field that cannot be meant, by its name below the section, and opens nothing. Its error is what else is
-	// wrong, with the names of the fields.
+	// Check calls bad for each field that cannot be meant, by its name below the section, and opens
+	// nothing. Its error is what else is wrong, with the names of the fields.
 	Check(o Opening, bad Bad) error
 	// Open opens the world. The settings were checked.
 	Open(o Opening) (World, error)
 }
 
-// OwnSecret is the name of a secret (in the config's secrets) that the worker itself uses: no task can have it.
+// OwnSecret is the name of a secret (in the config's secrets) that the worker itself uses: no task
+// can have it.
 type OwnSecret string
 
 // ListOwnSecrets lists those that the fields of a config name, wherever they are.
@@ -90,7 +94,8 @@ type WorkerSecrets interface {
 	ReadShared(name string) (string, error)
 	// IsOwn reports whether the worker itself uses it, by this name or by another.
 	IsOwn(name string) bool
-	// IsOwnVariable reports whether a variable of the environment holds one that the worker itself uses.
+	// IsOwnVariable reports whether a variable of the environment holds one that the worker itself
+	// uses.
 	IsOwnVariable(variable string) bool
 }
 

@@ -24,6 +24,7 @@ func TestASecretIsHiddenInEveryEncoding(t *testing.T) {
 func TestEachLineOfASecretIsHidden(t *testing.T) {
 	m := &activities.Masker{}
 	m.Add("-----BEGIN KEY-----\r\n  first-line-of-it\nshort\nsecond-line-of-it\n")
-	require.Equal(t, "+***\n+  ***\n+short\n+***\n", m.String("+-----BEGIN KEY-----\n+  first-line-of-it\n+short\n+second-line-of-it\n"))
+	require.Equal(t, "+***\n+  ***\n+short\n+***\n",
+		m.String("+-----BEGIN KEY-----\n+  first-line-of-it\n+short\n+second-line-of-it\n"))
 	require.Equal(t, "***", m.String("-----BEGIN KEY-----\r\n  first-line-of-it\nshort\nsecond-line-of-it\n"))
 }

@@ -2,7 +2,8 @@ package activities
 
 import "io"
 
-// Hidden are the values that m hides, in all their encodings, for another process to make a Masker of: see Hiding.
+// Hidden are the values that m hides, in all their encodings, for another process to make a Masker
+// of: see Hiding.
 func (m *Masker) Hidden() []string {
 	if m == nil {
 		return nil
@@ -15,8 +16,9 @@ func (m *Masker) Hidden() []string {
 // Hiding makes a Masker of what Hidden has returned.
 func Hiding(hidden []string) *Masker { return &Masker{values: hidden} }
 
-// Writer masks what is written before it reaches w, also a value that comes in several pieces. It keeps back no more than what may be
-// the beginning of a value, until more comes or Close is called. Close does not close w.
+// Writer masks what is written before it reaches w, also a value that comes in several pieces. It
+// keeps back no more than what may be the beginning of a value, until more comes or Close is
+// called. Close does not close w.
 func (m *Masker) Writer(w io.Writer) io.WriteCloser {
 	s := &maskWriter{to: w}
 	for _, v := range m.Hidden() { // the longest first
@@ -62,7 +64,8 @@ func (s *maskWriter) pass(b []byte, last bool) error {
 	return err
 }
 
-// match is the length of the longest value that b begins with; begun says that b may be the beginning of a longer one.
+// match is the length of the longest value that b begins with; begun says that b may be the
+// beginning of a longer one.
 func (s *maskWriter) match(b []byte) (n int, begun bool) {
 	for _, v := range s.values[b[0]] {
 		switch short := min(len(v), len(b)); {

@@ -11,11 +11,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// TestAStreamIsMaskedHoweverItIsCut cuts a text at each two places: what comes out is what masks the whole.
+// TestAStreamIsMaskedHoweverItIsCut cuts a text at each two places: what comes out is what masks
+// the whole.
 func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {
 	m := &activities.Masker{}
 	m.Add("correct horse", "correct horse battery", "two\nsecret lines")
-	text := "corr correct horse; correct horse battery, correct horse batt " + base64.StdEncoding.EncodeToString([]byte("correct horse")) +
+	text := "corr correct horse; correct horse battery, correct horse batt " +
+		base64.StdEncoding.EncodeToString([]byte("correct horse")) +
 		" two\nsecret lines ccorrect horse cor"
 	want := m.String(text)
 	require.NotContains(t, want, "horse;")

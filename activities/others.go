@@ -11,7 +11,8 @@ import (
 // maxOthers is how many steps of others are named with a drift.
 const maxOthers = 5
 
-// nameOthers puts before a drift which other steps have acted on the same since, as far as the world's records tell: the newest first.
+// nameOthers puts before a drift which other steps have acted on the same since, as far as the
+// world's records tell: the newest first.
 func (b boundAction) nameOthers(ctx context.Context, e Entry, d *Drift) {
 	if b.records == nil || d == nil {
 		return
@@ -38,12 +39,14 @@ func (b boundAction) nameOthers(ctx context.Context, e Entry, d *Drift) {
 			fmt.Fprintf(&named, "!   and %s\n", CountOf(len(all)-i, "more step"))
 			break
 		}
-		fmt.Fprintf(&named, "!   task %s, step %s (%s), %s\n", r.Owner.Workflow, r.Entry.Step, r.Entry.Action, r.Since.UTC().Format(time.RFC3339))
+		fmt.Fprintf(&named, "!   task %s, step %s (%s), %s\n", r.Owner.Workflow, r.Entry.Step, r.Entry.Action,
+			r.Since.UTC().Format(time.RFC3339))
 	}
 	d.Diff = named.String() + d.Diff
 }
 
-// touchSame reports whether two steps have a resource in common, or one of them a folder in which the other's is.
+// touchSame reports whether two steps have a resource in common, or one of them a folder in which
+// the other's is.
 func touchSame(a, b Entry) bool {
 	for _, x := range slices.Concat(a.Keys, a.Changes) {
 		for _, y := range slices.Concat(b.Keys, b.Changes) {

@@ -58,7 +58,8 @@ func TestADriftNamesTheStepsOfOthers(t *testing.T) {
 	require.Equal(t, `! others that have acted on the same since, by the records of this world:
 !   task later, step change (echo.say), 2026-05-01T12:07:00Z
 !   task folder, step change (echo.say), 2026-05-01T12:03:00Z
-`, undo(record("folder", "t1", "file:/a", 3, activities.RecordOpen), record("later", "t2", "file:/a/b", 7, activities.RecordCommitted)))
+`, undo(record("folder", "t1", "file:/a", 3, activities.RecordOpen),
+		record("later", "t2", "file:/a/b", 7, activities.RecordCommitted)))
 	var many []activities.Record
 	for n := range 8 {
 		many = append(many, record(fmt.Sprint("task-", n), fmt.Sprint("m", n), "file:/a/b", n+1, activities.RecordOpen))

@@ -3,7 +3,8 @@ package activities
 // Outcome is how an undo ended, by what was observed.
 type Outcome string
 
-// The outcomes of an undo. Drifted, Unknown and Failed wait for a person; the others settle the step.
+// The outcomes of an undo. Drifted, Unknown and Failed wait for a person; the others settle the
+// step.
 const (
 	Restored    Outcome = "restored"        // exactly as before
 	Compensated Outcome = "compensated"     // offset, or exact except for the named losses

@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// Preflighter is an Action that can say, before the first step of a task acts, that a step is certain to be refused: a path
-// outside of what the worker allows, parameters that contradict each other, a program that the host lacks. Its Spec says so in
-// Preflights.
+// Preflighter is an Action that can say, before the first step of a task acts, that a step is
+// certain to be refused: a path outside of what the worker allows, parameters that contradict each
+// other, a program that the host lacks. Its Spec says so in Preflights.
 type Preflighter interface {
-	// Preflight returns why Apply is certain to refuse the step: errors of type Refused, joined where there are several. Any
-	// other error says that this could not be found out, which holds up nobody.
+	// Preflight returns why Apply is certain to refuse the step: errors of type Refused, joined where
+	// there are several. Any other error says that this could not be found out, which holds up nobody.
 	//
-	// It touches nothing, neither the resource nor the journal, is idempotent, and may be retried or left out. What it has seen
-	// binds nobody: Apply looks again.
+	// It touches nothing, neither the resource nor the journal, is idempotent, and may be retried or
+	// left out. What it has seen binds nobody: Apply looks again.
 	Preflight(ctx context.Context, o Outlook) error
 }
 
 // Outlook is a step as far as it is known before its task begins.
 type Outlook struct {
 	Step
-	// Later are the parameters that With lacks, as "content" or "files[0].content": they depend on what earlier steps return, or
-	// are long.
+	// Later are the parameters that With lacks, as "content" or "files[0].content": they depend on
+	// what earlier steps return, or are long.
 	Later []string `json:"later,omitempty"`
 }
 
@@ -38,11 +38,13 @@ func (o Outlook) Awaits(param string) bool {
 	})
 }
 
-// AwaitsAny reports whether any parameter, or a part of one, is among Later: With cannot be judged as a whole.
+// AwaitsAny reports whether any parameter, or a part of one, is among Later: With cannot be judged
+// as a whole.
 func (o Outlook) AwaitsAny() bool { return len(o.Later) > 0 }
 
-// RefuseCurrent makes a Refused error whose reason is the current state of a resource: it is not there, or is not what the step
-// needs. Before the task begins it counts only if no earlier step can change the resource with this key.
+// RefuseCurrent makes a Refused error whose reason is the current state of a resource: it is not
+// there, or is not what the step needs. Before the task begins it counts only if no earlier step
+// can change the resource with this key.
 func RefuseCurrent(key, format string, args ...any) *Error {
 	return &Error{Type: Refused, Message: fmt.Sprintf(format, args...), Current: key}
 }
@@ -51,12 +53,14 @@ func RefuseCurrent(key, format string, args ...any) *Error {
 type Refusal struct {
 	Step    string `json:"step"`
 	Message string `json:"message"`
-	// Current is the key of the resource whose current state is the reason: no refusal where an earlier step can change it.
+	// Current is the key of the resource whose current state is the reason: no refusal where an
+	// earlier step can change it.
 	Current string `json:"current,omitempty"`
 }
 
-// Preflight asks the action of a step whether it is certain to refuse it. The error says why that could not be found out. The
-// action is asked as it is for Apply: with the values of secrets, and with all of them masked in what it says.
+// Preflight asks the action of a step whether it is certain to refuse it. The error says why that
+// could not be found out. The action is asked as it is for Apply: with the values of secrets, and
+// with all of them masked in what it says.
 func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Outlook) (refusals []Refusal, err error) {
 	p, ok := r.actions[action].(Preflighter)
 	if !ok {
@@ -77,7 +81,8 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 			unknown = append(unknown, headText(masker.String(each.Error()), MaxText))
 			continue
 		}
-		refusals = append(refusals, Refusal{Step: o.ID, Message: headText(masker.String(typed.Message), MaxText), Current: typed.Current})
+		refusals = append(refusals,
+			Refusal{Step: o.ID, Message: headText(masker.String(typed.Message), MaxText), Current: typed.Current})
 	}
 	if len(unknown) > 0 {
 		return refusals, errors.New(strings.Join(unknown, "; "))
@@ -85,8 +90,8 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 	return refusals, nil
 }
 
-// resolveKnown puts in the values of secrets. A parameter whose secret has none is looked at no further, as if it came later, so that
-// it does not hide what else is wrong with the step.
+// resolveKnown puts in the values of secrets. A parameter whose secret has none is looked at no
+// further, as if it came later, so that it does not hide what else is wrong with the step.
 func (o Outlook) resolveKnown(source SecretSource, action string, m *Masker) (Outlook, error) {
 	with, err := resolveSecrets(o.With, source, action, m)
 	if err == nil {

@@ -10,8 +10,9 @@ import (
 	"go.temporal.io/sdk/activity"
 )
 
-// Progress says how far a running step has come, for people who watch it. It is what an activity's heartbeats carry: the server keeps
-// the last one while the activity runs, and adds nothing to the history.
+// Progress says how far a running step has come, for people who watch it. It is what an activity's
+// heartbeats carry: the server keeps the last one while the activity runs, and adds nothing to the
+// history.
 type Progress struct {
 	Step string `json:"step"`
 	// Lines are the last lines of what the step has told, secrets masked.
@@ -24,8 +25,8 @@ const (
 	progressLine  = 160 // bytes
 )
 
-// progressEvery is how often a running call is asked how far it has come. The worker sends less often: see
-// worker.Options.MaxHeartbeatThrottleInterval.
+// progressEvery is how often a running call is asked how far it has come. The worker sends less
+// often: see worker.Options.MaxHeartbeatThrottleInterval.
 const progressEvery = time.Second
 
 // progress is what the heartbeats of one call say.
@@ -37,8 +38,9 @@ type progress struct {
 	last []string
 }
 
-// ShowProgress asks lines, each second until stop is called, how far the call of an action with this context has come, and shows it to
-// whoever watches the task. Of long output it takes the end. Outside of a call it does nothing.
+// ShowProgress asks lines, each second until stop is called, how far the call of an action with
+// this context has come, and shows it to whoever watches the task. Of long output it takes the end.
+// Outside of a call it does nothing.
 func ShowProgress(ctx context.Context, lines func() []string) (stop func()) {
 	p, _ := ctx.Value(progressKey).(*progress)
 	if p == nil {
@@ -95,7 +97,8 @@ func (p *progress) beat(ctx context.Context) {
 	activity.RecordHeartbeat(ctx, Progress{Step: p.step, Lines: last})
 }
 
-// LastLines are the lines of a text that are complete, without empty ones: an unfinished line may hold half a secret.
+// LastLines are the lines of a text that are complete, without empty ones: an unfinished line may
+// hold half a secret.
 func LastLines(text string) []string {
 	end := strings.LastIndexAny(text, "\r\n")
 	var lines []string

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Purposes are a worker's record of what its steps were for, for some time: an agent that has lost track would pay again what it has paid
-// in another task.
+// Purposes are a worker's record of what its steps were for, for some time: an agent that has lost
+// track would pay again what it has paid in another task.
 type Purposes interface {
-	// Begin notes, durably, that a deed is about to be done for a purpose, and returns the newest other one that was begun for it in
-	// another task and was not withdrawn; nil if there is none. A deed that was let do so is never judged again: see Let. isNew reports
-	// that it was not noted yet.
+	// Begin notes, durably, that a deed is about to be done for a purpose, and returns the newest
+	// other one that was begun for it in another task and was not withdrawn; nil if there is none. A
+	// deed that was let do so is never judged again: see Let. isNew reports that it was not noted yet.
 	Begin(purpose Digest, d Deed) (earlier *Deed, isNew bool, err error)
 	// Earlier is what Begin would return. It notes nothing.
 	Earlier(purpose Digest, d Deed) (*Deed, error)
@@ -52,7 +52,8 @@ type purpose struct {
 	what   string // for people
 }
 
-// purposeOf returns the purpose of a forward; nil if its action declares none, or nobody keeps a record.
+// purposeOf returns the purpose of a forward; nil if its action declares none, or nobody keeps a
+// record.
 func (b boundAction) purposeOf(ctx context.Context, f Forward) *purpose {
 	if b.host.Purposes == nil || len(b.intent) == 0 {
 		return nil
@@ -71,8 +72,8 @@ func (p *purpose) describe(earlier Deed) string {
 		earlier.At.UTC().Format(time.RFC3339), p.what)
 }
 
-// repeatMark stands in a digest between that of the change and the token of the earlier deed for the same purpose that the change repeats:
-// who approves it has seen that one.
+// repeatMark stands in a digest between that of the change and the token of the earlier deed for
+// the same purpose that the change repeats: who approves it has seen that one.
 const repeatMark = "+"
 
 // mark says in a planned change that it repeats an earlier deed.
@@ -89,7 +90,8 @@ func (p *purpose) mark(c Change) (Change, error) {
 	return c, nil
 }
 
-// begin notes that a forward is about to act. It refuses with Asks what repeats an earlier deed that nobody has been shown.
+// begin notes that a forward is about to act. It refuses with Asks what repeats an earlier deed
+// that nobody has been shown.
 func (p *purpose) begin(f Forward, shown string) (isNew bool, err error) {
 	earlier, isNew, err := p.record.Begin(p.digest, p.deed)
 	if err != nil {
@@ -104,8 +106,10 @@ func (p *purpose) begin(f Forward, shown string) (isNew bool, err error) {
 	return isNew, Errorf(Asks, "nobody has approved this change: %s", p.describe(*earlier))
 }
 
-// forPurpose runs a forward with a note of what it is for. A note that this call has made is taken back if the forward has not acted.
-func (b boundAction) forPurpose(ctx context.Context, f Forward, apply func(want Digest) (Result, error)) (r Result, err error) {
+// forPurpose runs a forward with a note of what it is for. A note that this call has made is taken
+// back if the forward has not acted.
+func (b boundAction) forPurpose(ctx context.Context, f Forward, apply func(want Digest) (Result, error)) (r Result,
+	err error) {
 	want, shown, _ := strings.Cut(string(f.Want), repeatMark)
 	p := b.purposeOf(ctx, f)
 	if p == nil {

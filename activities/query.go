@@ -7,8 +7,8 @@ import (
 	"reflect"
 )
 
-// QueryCheck requires that a query of the step's database returns a certain value: that of the only column of the only row, or null if
-// there is no row.
+// QueryCheck requires that a query of the step's database returns a certain value: that of the only
+// column of the only row, or null if there is no row.
 type QueryCheck struct {
 	SQL    string          `json:"sql"`
 	Expect json.RawMessage `json:"expect"`
@@ -16,7 +16,8 @@ type QueryCheck struct {
 
 // Querier is a [Scene] of a database.
 type Querier interface {
-	// Query returns the value that a statement reads; it is Sensitive if nobody may be shown it. The database refuses to be changed by it.
+	// Query returns the value that a statement reads; it is Sensitive if nobody may be shown it. The
+	// database refuses to be changed by it.
 	Query(ctx context.Context, sql string) (any, error)
 }
 
@@ -57,10 +58,12 @@ func (c QueryCheck) compareValue(ctx context.Context, scene Scene) error {
 	return nil
 }
 
-// OnlyValue returns the value that rows hold, as a query check needs it: those of one column, and one at most.
+// OnlyValue returns the value that rows hold, as a query check needs it: those of one column, and
+// one at most.
 func OnlyValue(rows []map[string]any, first any) (any, error) {
 	if len(rows) > 1 || len(rows) == 1 && len(rows[0]) != 1 {
-		return nil, Errorf(Refused, "query: it must return one row of one column; write it as SELECT count(*) ... or SELECT EXISTS (...)")
+		return nil, Errorf(Refused,
+			"query: it must return one row of one column; write it as SELECT count(*) ... or SELECT EXISTS (...)")
 	}
 	return first, nil
 }

@@ -16,20 +16,25 @@ type World struct {
 	Name string
 	// Actions are its verbs.
 	Actions []Action
-	// Journal returns the random id of the world's journal on this worker, making the journal at the first call, and a new epoch of
-	// the journal after a tilde: see journal.Journal.Mark. It goes into Entry.Place; the actions of the world alone interpret it,
-	// refuse an id that is not theirs with WrongPlace, and an epoch that they do not know, since the journal was rewound, with
+	// Journal returns the random id of the world's journal on this worker, making the journal at the
+	// first call, and a new epoch of the journal after a tilde: see journal.Journal.Mark. It goes into
+	// Entry.Place; the actions of the world alone interpret it, refuse an id that is not theirs with
+	// WrongPlace, and an epoch that they do not know, since the journal was rewound, with
 	// DamagedRecord.
 	Journal func(ctx context.Context) (string, error)
-	// Watch reacts to what happens to the world's resources outside its actions, until ctx ends. A worker runs it while it
-	// serves the world, and waits for its end. Nil if nothing has to be watched.
+	// Watch reacts to what happens to the world's resources outside its actions, until ctx ends. A
+	// worker runs it while it serves the world, and waits for its end. Nil if nothing has to be
+	// watched.
 	Watch func(ctx context.Context)
-	// Records lists what the journal holds, for retention and for finding orphans. Nil if the world keeps nothing on the worker.
+	// Records lists what the journal holds, for retention and for finding orphans. Nil if the world
+	// keeps nothing on the worker.
 	Records Records
-	// Notices are what a worker says about the world when it starts: what is not as safe here as it could be.
+	// Notices are what a worker says about the world when it starts: what is not as safe here as it
+	// could be.
 	Notices []string
-	// Prepare is called when a worker starts, before it takes a step. It prepares what the first step would wait for, and fails
-	// if the world cannot do what its config requires. Nil if there is nothing to prepare.
+	// Prepare is called when a worker starts, before it takes a step. It prepares what the first step
+	// would wait for, and fails if the world cannot do what its config requires. Nil if there is
+	// nothing to prepare.
 	Prepare func(ctx context.Context) error
 }
 
@@ -40,8 +45,8 @@ type Registry struct {
 	specs   []Spec // sorted by name
 }
 
-// NewRegistry makes a registry of worlds. It panics on a name that is taken or does not belong to its world, which is a mistake
-// in the program, not in its input.
+// NewRegistry makes a registry of worlds. It panics on a name that is taken or does not belong to
+// its world, which is a mistake in the program, not in its input.
 func NewRegistry(worlds ...World) *Registry {
 	r := &Registry{worlds: map[string]World{}, actions: map[string]Action{}}
 	for _, w := range worlds {
@@ -65,7 +70,8 @@ func NewRegistry(worlds ...World) *Registry {
 			}
 			for _, name := range s.UndoOutputs {
 				if _, named := s.Outputs[name]; !named {
-					panic(fmt.Sprintf("activities: the undo of action %q needs the output %q, which its Outputs do not name", s.Name, name))
+					panic(fmt.Sprintf("activities: the undo of action %q needs the output %q, which its Outputs do not name", s.Name,
+						name))
 				}
 			}
 			r.actions[s.Name] = a
@@ -90,8 +96,8 @@ func (r *Registry) Watch(ctx context.Context) {
 // Action returns the action with that name, or nil.
 func (r *Registry) Action(name string) Action { return r.actions[name] }
 
-// Specs lists all actions by name, as they were when the registry was made: each step of a session asks for them twice, and to make the
-// schemas takes as long as all else that a worker does for it.
+// Specs lists all actions by name, as they were when the registry was made: each step of a session
+// asks for them twice, and to make the schemas takes as long as all else that a worker does for it.
 func (r *Registry) Specs() []Spec { return slices.Clone(r.specs) }
 
 // Notices returns the notices of all worlds.
@@ -117,8 +123,9 @@ func (r *Registry) Records() map[string]Records {
 // journalLimit is how long a world may take to return its journal's id.
 const journalLimit = 5 * time.Second
 
-// Journals returns the journal id of every world by its name, and what is wrong with worlds that return none: an engine that does
-// not answer must not block the other worlds. All are asked at once.
+// Journals returns the journal id of every world by its name, and what is wrong with worlds that
+// return none: an engine that does not answer must not block the other worlds. All are asked at
+// once.
 func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]string) {
 	ctx, cancel := context.WithTimeout(ctx, journalLimit)
 	defer cancel()
@@ -152,7 +159,8 @@ func (r *Registry) Journals(ctx context.Context) (ids, problems map[string]strin
 	return ids, problems
 }
 
-// journalID returns the journal's id. It turns a panic, which would end the whole worker, into an error.
+// journalID returns the journal's id. It turns a panic, which would end the whole worker, into an
+// error.
 func (w World) journalID(ctx context.Context) (id string, err error) {
 	defer func() {
 		if p := recover(); p != nil {

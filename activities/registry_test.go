@@ -44,7 +44,8 @@ func TestAWorldThatDoesNotAnswerDoesNotBlockTheOthers(t *testing.T) {
 func TestAnAnswerDoesNotWaitForTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		ids, problems := activities.NewRegistry(worldWithoutActions("file", func(context.Context) (string, error) { return "j", nil })).Journals(t.Context())
+		ids, problems := activities.NewRegistry(worldWithoutActions("file",
+			func(context.Context) (string, error) { return "j", nil })).Journals(t.Context())
 		require.Zero(t, time.Since(began))
 		require.Equal(t, map[string]string{"file": "j"}, ids)
 		require.Empty(t, problems)

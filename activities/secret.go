@@ -16,11 +16,13 @@ import (
 
 // SecretSource knows the values of the secrets that a worker's config allows.
 type SecretSource interface {
-	// Secret returns the value of a secret for a step of an action. If the secret is missing or not allowed there, the error names
-	// the way out. Secret is called at each use, so a rotated secret is picked up.
+	// Secret returns the value of a secret for a step of an action. If the secret is missing or not
+	// allowed there, the error names the way out. Secret is called at each use, so a rotated secret is
+	// picked up.
 	Secret(name, action string) (string, error)
-	// Values returns the values of all secrets that the worker knows, including its own, which no task can name: what one step has
-	// written, another one may show. It is called for each call of an action.
+	// Values returns the values of all secrets that the worker knows, including its own, which no task
+	// can name: what one step has written, another one may show. It is called for each call of an
+	// action.
 	Values() []string
 }
 
@@ -32,15 +34,17 @@ const Mask = "***"
 
 var secretRef = regexp.MustCompile(`\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// Masker replaces the values of secrets, and their usual encodings, wherever they occur. It may be used by several goroutines.
+// Masker replaces the values of secrets, and their usual encodings, wherever they occur. It may be
+// used by several goroutines.
 type Masker struct {
 	mu     sync.RWMutex
 	values []string
 }
 
-// Add makes the masker hide these values from now on. Worlds call it (through MaskerFrom) for secrets of their own, such as
-// Terraform's sensitive outputs; values shorter than MinSecret are not secrets that can be hidden. Of a value of several
-// lines each line is hidden as well: a diff or a plan puts something before each.
+// Add makes the masker hide these values from now on. Worlds call it (through MaskerFrom) for
+// secrets of their own, such as Terraform's sensitive outputs; values shorter than MinSecret are
+// not secrets that can be hidden. Of a value of several lines each line is hidden as well: a diff
+// or a plan puts something before each.
 func (m *Masker) Add(values ...string) {
 	if m == nil {
 		return
@@ -58,7 +62,8 @@ func (m *Masker) add(value string) {
 	if len(value) < MinSecret {
 		return
 	}
-	for _, v := range append([]string{value}, strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })...) {
+	for _, v := range append([]string{value},
+		strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })...) {
 		if v = strings.TrimSpace(v); len(v) >= MinSecret {
 			m.addEncodings(v)
 		}
@@ -141,7 +146,8 @@ func HoldsSecret(ctx context.Context, text []byte) bool {
 	return MaskerFrom(ctx).String(string(text)) != string(text)
 }
 
-// decodeExactly decodes JSON and keeps numbers as they are written: a float64 would round long ones.
+// decodeExactly decodes JSON and keeps numbers as they are written: a float64 would round long
+// ones.
 func decodeExactly(raw []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -166,8 +172,8 @@ func (m *Masker) maskValue(v any) any {
 	return v
 }
 
-// resolveSecrets replaces references to secrets by their values, in every string of a JSON document for an action, and makes m hide
-// them.
+// resolveSecrets replaces references to secrets by their values, in every string of a JSON document
+// for an action, and makes m hide them.
 func resolveSecrets(raw json.RawMessage, source SecretSource, action string, m *Masker) (json.RawMessage, error) {
 	if !secretRef.Match(raw) {
 		return raw, nil
@@ -180,7 +186,8 @@ func resolveSecrets(raw json.RawMessage, source SecretSource, action string, m *
 		name := string(secretRef.FindSubmatch(ref)[1])
 		value, err := source.Secret(name, action)
 		if err == nil && len(value) < MinSecret {
-			err = fmt.Errorf("its value has %s; give it at least %d, or it cannot be masked", CountOf(len(value), "byte"), MinSecret)
+			err = fmt.Errorf("its value has %s; give it at least %d, or it cannot be masked", CountOf(len(value), "byte"),
+				MinSecret)
 		}
 		if err != nil {
 			refused = Errorf(Refused, "secrets.%s: %v", name, err)

@@ -13,20 +13,22 @@ import (
 type Touch struct {
 	// Path is an absolute path on the step's host. A folder stands for everything below it.
 	Path string
-	// Name names anything else, in the same way however a step calls it: "container:" with the full id.
+	// Name names anything else, in the same way however a step calls it: "container:" with the full
+	// id.
 	Name  string
 	Reads bool
 }
 
-// Toucher is a Preflighter that names what a step touches besides the paths that its Spec names: what only the world itself can tell.
+// Toucher is a Preflighter that names what a step touches besides the paths that its Spec names:
+// what only the world itself can tell.
 type Toucher interface {
 	// Touches looks at the resource as it is before the task's first step acts, and touches nothing.
 	Touches(ctx context.Context, o Outlook) ([]Touch, error)
 }
 
-// Touched are the canonical names of what a step touches: two steps touch the same if they have a name in common, or if one of them
-// has the name of a folder in which the other's is. Names are of one namespace over all worlds: "file:" and a path, "container:",
-// "volume:".
+// Touched are the canonical names of what a step touches: two steps touch the same if they have a
+// name in common, or if one of them has the name of a folder in which the other's is. Names are of
+// one namespace over all worlds: "file:" and a path, "container:", "volume:".
 type Touched struct {
 	Step    string   `json:"step"`
 	Changes []string `json:"changes,omitempty"`
@@ -35,7 +37,8 @@ type Touched struct {
 	Keys []string `json:"keys,omitempty"`
 }
 
-// KeysOf returns the keys that the Spec of an action makes of parameters that are known; nil if it can name none.
+// KeysOf returns the keys that the Spec of an action makes of parameters that are known; nil if it
+// can name none.
 func (r *Registry) KeysOf(action string, params json.RawMessage) []string {
 	var with any
 	a := r.actions[action]

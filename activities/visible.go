@@ -7,8 +7,9 @@ import (
 	"unicode/utf16"
 )
 
-// Visible makes a text of a world, or of anybody, one that a person sees as it is: what a screen would not show, or would obey, stands as
-// in JSON, such as \u202e for the mark that turns the direction of writing. Line feeds and tabs stay.
+// Visible makes a text of a world, or of anybody, one that a person sees as it is: what a screen
+// would not show, or would obey, stands as in JSON, such as \u202e for the mark that turns the
+// direction of writing. Line feeds and tabs stay.
 func Visible(s string) string {
 	s = strings.ReplaceAll(s, "\r\n", "\n")
 	if !strings.ContainsFunc(s, isHidden) && strings.ToValidUTF8(s, "") == s {
@@ -30,7 +31,8 @@ func Visible(s string) string {
 // variationSelectors change nothing that a person would miss, and can carry a text.
 var variationSelectors = &unicode.RangeTable{R32: []unicode.Range32{{Lo: 0xe0100, Hi: 0xe01ef, Stride: 1}}}
 
-// isHidden reports whether a character is a control, turns the direction of writing, or takes no place.
+// isHidden reports whether a character is a control, turns the direction of writing, or takes no
+// place.
 func isHidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':

@@ -40,8 +40,9 @@ func (c Check) await(ctx context.Context, scene Scene) error {
 		if limited.Err() != nil && ctx.Err() == nil {
 			failed, _ := errors.AsType[*Error](last)
 			return &Error{
-				Type:    CheckFailed,
-				Message: fmt.Sprintf("it did not hold within %s (%s); at last: %s", c.Within, CountOf(tries, "try"), failed.Message), Output: failed.Output,
+				Type: CheckFailed,
+				Message: fmt.Sprintf("it did not hold within %s (%s); at last: %s", c.Within, CountOf(tries, "try"),
+					failed.Message), Output: failed.Output,
 			}
 		}
 	}

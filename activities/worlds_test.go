@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAWorldKnowsNoOtherWorld: a package below activities imports what all share, and what is below its own folder.
+// TestAWorldKnowsNoOtherWorld: a package below activities imports what all share, and what is below
+// its own folder.
 func TestAWorldKnowsNoOtherWorld(t *testing.T) {
 	const here = "github.com/seed-62bf7108/unwind/activities/"
 	isShared := map[string]bool{"actiontest": true, "journal": true, "keyvalue": true, "point": true}
@@ -29,7 +30,8 @@ func TestAWorldKnowsNoOtherWorld(t *testing.T) {
 		for _, i := range parsed.Imports {
 			if imported, isHere := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), here); isHere {
 				other, _, _ := strings.Cut(imported, "/")
-				require.True(t, other == world || isShared[other], "%s imports %s: a world knows the contract and itself", path, imported)
+				require.True(t, other == world || isShared[other], "%s imports %s: a world knows the contract and itself", path,
+					imported)
 			}
 		}
 		return nil

@@ -33,7 +33,8 @@ func bare(ctx workflow.Context, steps int) (err error) {
 	return nil
 }
 
-// bareCalls runs an activity for each update until it is canceled: what a call costs a session at least.
+// bareCalls runs an activity for each update until it is canceled: what a call costs a session at
+// least.
 func bareCalls(ctx workflow.Context) error {
 	err := workflow.SetUpdateHandler(ctx, bareUpdate, func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})

@@ -37,8 +37,8 @@ type longFigures struct {
 	RecoverFirst float64 `json:"recover_first_s"` // from the end of the dead run to the first undo of its recovery
 }
 
-// long runs a task whose last step fails, and the same again, which is terminated half way through the unwinding and
-// recovered.
+// long runs a task whose last step fails, and the same again, which is terminated half way through
+// the unwinding and recovered.
 func long(ctx context.Context) (any, []string, error) {
 	c := &calls{}
 	s, err := newStage(ctx, noopWorld(c.recordCall))
@@ -65,7 +65,8 @@ func long(ctx context.Context) (any, []string, error) {
 %-44s %10d of %d
 %-44s %10d, %d of them twice, the first after %.1f s
 
-`, fmt.Sprintf("a task of %d steps", longSteps), "a step", fmt.Sprintf("beside a task of %d steps", stretch), "last/first",
+`, fmt.Sprintf("a task of %d steps", longSteps), "a step", fmt.Sprintf("beside a task of %d steps", stretch),
+		"last/first",
 		"forward", f.ForwardMS, f.ForwardRatio, f.ForwardEnds, maxFlat,
 		"undo", f.UndoMS, f.UndoRatio, f.UndoEnds, maxFlat,
 		"undone after a failure in the last step", f.Undone, longSteps,
@@ -73,10 +74,13 @@ func long(ctx context.Context) (any, []string, error) {
 
 	var missed []string
 	if f.ForwardRatio > maxFlat {
-		missed = append(missed, fmt.Sprintf("the last %d steps took %.3f times those of a short task, target %.2f", stretch, f.ForwardRatio, maxFlat))
+		missed = append(missed,
+			fmt.Sprintf("the last %d steps took %.3f times those of a short task, target %.2f", stretch, f.ForwardRatio,
+				maxFlat))
 	}
 	if f.UndoRatio > maxFlat {
-		missed = append(missed, fmt.Sprintf("the first %d undos took %.3f times those of a short task, target %.2f", stretch, f.UndoRatio, maxFlat))
+		missed = append(missed,
+			fmt.Sprintf("the first %d undos took %.3f times those of a short task, target %.2f", stretch, f.UndoRatio, maxFlat))
 	}
 	if f.Missing > 0 {
 		missed = append(missed, fmt.Sprintf("%d steps were not undone", f.Missing))
@@ -107,8 +111,8 @@ func (s *stage) whole(ctx context.Context, c *calls, f *longFigures) error {
 	return nil
 }
 
-// half is terminated half way through the unwinding, and recovered. Beside its last steps and its first undos runs a short
-// task, whose ledger is never full.
+// half is terminated half way through the unwinding, and recovered. Beside its last steps and its
+// first undos runs a short task, whose ledger is never full.
 func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	late, reached := make(chan struct{}), make(chan struct{})
 	c.beginPhase(late, reached)
@@ -119,7 +123,8 @@ func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	if err := closed(ctx, late); err != nil {
 		return err
 	}
-	short, err := s.startWorkflow(ctx, "beside", protocol.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
+	short, err := s.startWorkflow(ctx, "beside", protocol.AgentTaskType,
+		map[string]any{"name": "bench", "agent": "bench", "steps": noops(beside, stretch)})
 	if err != nil {
 		return err
 	}
@@ -156,7 +161,8 @@ func (s *stage) half(ctx context.Context, c *calls, f *longFigures) error {
 	return nil
 }
 
-// flat is the time of one of the calls in milliseconds, and that of the last stretch over that of the first.
+// flat is the time of one of the calls in milliseconds, and that of the last stretch over that of
+// the first.
 func flat(at []time.Time) (ms, ratio float64) {
 	n := len(at)
 	if n <= 2*stretch {
@@ -184,7 +190,8 @@ const beside = "beside"
 // times are those of the steps of one task.
 type times struct{ forwards, undos []time.Time }
 
-// calls keeps when the steps of a long task were done and undone, and those of the short one beside it.
+// calls keeps when the steps of a long task were done and undone, and those of the short one beside
+// it.
 type calls struct {
 	mu sync.Mutex
 	times

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/bench/faults"
 )
 
-// benches are the measurements by name. Each prints its table and returns its figures; missed names the targets that were missed.
+// benches are the measurements by name. Each prints its table and returns its figures; missed names
+// the targets that were missed.
 var benches = map[string]func(ctx context.Context) (figures any, missed []string, err error){
 	"steps":      steps,
 	"long":       long,
@@ -61,9 +62,11 @@ containers  checkpoints of a container and rollbacks: docker commit and a new co
             whole steps through a task against docker exec, and against docker commit by hand; -quick without 1 GB,
             -steps for whole steps alone, -commands N for a task of N commands alone, -depth N for N checkpoints
             over one another alone
-mcp      a session of commands through starter mcp against docker exec, and calls through starter mcp --wrap against calls of the same server
+mcp      a session of commands through starter mcp against docker exec, and calls through starter mcp --wrap against
+         calls of the same server
 wrap     the second part of mcp alone
-databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a bare transaction
+databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a
+           bare transaction
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}

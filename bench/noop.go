@@ -6,7 +6,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// noop is an action that does nothing, so it shows the cost of a step itself: entry, secrets, masking, summary, details.
+// noop is an action that does nothing, so it shows the cost of a step itself: entry, secrets,
+// masking, summary, details.
 type noop struct {
 	// called is called for every forward and undo; may be nil.
 	called func(undo bool, e activities.Entry) error
@@ -28,11 +29,13 @@ func (noop) Spec() activities.Spec {
 
 func (noop) Plan(_ context.Context, e activities.Entry, _ activities.Step) (activities.Change, error) {
 	return activities.Change{
-		Summary: "nothing", Strategy: activities.Compensation, Risk: activities.Low, Digest: activities.DigestOf([]byte(e.Token)),
+		Summary: "nothing", Strategy: activities.Compensation, Risk: activities.Low,
+		Digest: activities.DigestOf([]byte(e.Token)),
 	}, nil
 }
 
-func (n noop) Apply(_ context.Context, e activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (n noop) Apply(_ context.Context, e activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	if n.called == nil {
 		return activities.Result{}, nil
 	}

@@ -36,7 +36,8 @@ func newStage(ctx context.Context, noops activities.World) (s *stage, err error)
 	if s.dir, err = os.MkdirTemp("", "unwind-bench-*"); err != nil {
 		return s, err
 	}
-	if s.server, err = devserver.Start(ctx, devserver.Options{DB: filepath.Join(s.dir, "temporal.db"), Log: os.Stderr}); err != nil {
+	if s.server, err = devserver.Start(ctx,
+		devserver.Options{DB: filepath.Join(s.dir, "temporal.db"), Log: os.Stderr}); err != nil {
 		return s, err
 	}
 	options := s.server.ClientOptions()
@@ -44,9 +45,10 @@ func newStage(ctx context.Context, noops activities.World) (s *stage, err error)
 	if s.client, err = client.Dial(options); err != nil {
 		return s, err
 	}
-	s.worker, err = host.Start(ctx, host.Config{Host: "bench", Queue: queue, State: filepath.Join(s.dir, "state")}, host.Options{
-		Client: s.client, Namespace: "default", Worlds: []activities.World{noops}, Register: registerBare,
-	})
+	s.worker, err = host.Start(ctx, host.Config{Host: "bench", Queue: queue, State: filepath.Join(s.dir, "state")},
+		host.Options{
+			Client: s.client, Namespace: "default", Worlds: []activities.World{noops}, Register: registerBare,
+		})
 	return s, err
 }
 

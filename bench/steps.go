@@ -94,9 +94,11 @@ func steps(ctx context.Context) (any, []string, error) {
 %-44s %8.1f MiB, %.1f KiB a task
 
 `, "", "unwind", "bare", "ratio",
-		fmt.Sprintf("one task, %d steps, median of %d pairs", chainSteps, pairs), f.UnwindMS, f.BareMS, f.Ratio, ratios[0], ratios[len(ratios)-1], maxRatio,
+		fmt.Sprintf("one task, %d steps, median of %d pairs", chainSteps, pairs), f.UnwindMS, f.BareMS, f.Ratio, ratios[0],
+		ratios[len(ratios)-1], maxRatio,
 		"history events a step", f.EventsPerStep, "", "", maxEvents,
-		fmt.Sprintf("%d tasks x %d steps, steps a second", manyTasks, manySteps), f.UnwindStepsPerS, f.BareStepsPerS, f.ThroughputRatio, minThroughput,
+		fmt.Sprintf("%d tasks x %d steps, steps a second", manyTasks, manySteps), f.UnwindStepsPerS, f.BareStepsPerS,
+		f.ThroughputRatio, minThroughput,
 		fmt.Sprintf("worker heap for %d tasks at a gate", waiting), f.WaitingMiB, f.WaitingKiBAtGate)
 
 	var missed []string
@@ -126,8 +128,8 @@ func inPairs(n int, ours, theirs func(i int) (float64, error)) (a, b, ratios []f
 	return a, b, ratios, nil
 }
 
-// inTurn measures both sides of a pair; every other pair begins with the other side, so that a drift of the machine's speed
-// cancels out.
+// inTurn measures both sides of a pair; every other pair begins with the other side, so that a
+// drift of the machine's speed cancels out.
 func inTurn(i int, ours, theirs func() (float64, error)) (a, b float64, err error) {
 	if i%2 == 0 {
 		if a, err = ours(); err == nil {
@@ -205,8 +207,8 @@ func (s *stage) events(ctx context.Context, id string) (float64, error) {
 	return float64(desc.WorkflowExecutionInfo.HistoryLength) / chainSteps, nil
 }
 
-// atGates starts tasks that all wait at a gate, and returns by how much the heap of the worker has grown, in MiB. Server
-// and worker are two processes; this one holds the worker and the client.
+// atGates starts tasks that all wait at a gate, and returns by how much the heap of the worker has
+// grown, in MiB. Server and worker are two processes; this one holds the worker and the client.
 func (s *stage) atGates(ctx context.Context) (float64, error) {
 	before := heap()
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -228,7 +230,8 @@ func (s *stage) atGates(ctx context.Context) (float64, error) {
 	}
 	for {
 		count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-			Namespace: "default", Query: fmt.Sprintf("%s = 'step-2' AND ExecutionStatus = 'Running'", protocol.AttributeGate.GetName()),
+			Namespace: "default",
+			Query:     fmt.Sprintf("%s = 'step-2' AND ExecutionStatus = 'Running'", protocol.AttributeGate.GetName()),
 		})
 		if err != nil {
 			return 0, err

@@ -32,8 +32,8 @@ type wrapFigures struct {
 	Calls  int      `json:"calls"`
 	Read   wrapCost `json:"read"`
 	Change wrapCost `json:"change"`
-	// Update is what an update of a bare workflow costs that runs an activity, and Record what the documents of an undo record cost: both
-	// measured in turns with the changing calls.
+	// Update is what an update of a bare workflow costs that runs an activity, and Record what the
+	// documents of an undo record cost: both measured in turns with the changing calls.
 	Update float64 `json:"update_ms"`
 	Record float64 `json:"record_ms"`
 }
@@ -44,7 +44,8 @@ type wrapCost struct {
 	Added   float64 `json:"added_ms"`
 }
 
-// wrapped measures calls of a server through starter mcp --wrap against calls of the same server without it.
+// wrapped measures calls of a server through starter mcp --wrap against calls of the same server
+// without it.
 func wrapped(ctx context.Context) (f wrapFigures, missed []string, err error) {
 	s, err := newStage(ctx, noopWorld(nil))
 	if err != nil {
@@ -57,7 +58,8 @@ func wrapped(ctx context.Context) (f wrapFigures, missed []string, err error) {
 		return f, nil, err
 	}
 	declarations := filepath.Join(s.dir, "notes.yaml")
-	err = errors.Join(os.WriteFile(declarations, []byte(mcptest.Declarations), 0o600), os.Setenv("TEMPORAL_ADDRESS", s.server.Address),
+	err = errors.Join(os.WriteFile(declarations, []byte(mcptest.Declarations), 0o600),
+		os.Setenv("TEMPORAL_ADDRESS", s.server.Address),
 		os.Setenv("UNWIND_STATE", filepath.Join(s.dir, "wrapped")))
 	if err != nil {
 		return f, nil, err
@@ -86,12 +88,14 @@ func wrapped(ctx context.Context) (f wrapFigures, missed []string, err error) {
 	}
 	f.Calls = wrapCalls
 	var parts []float64
-	f.Change, parts, err = compareCalls(ctx, bare, ours, "put_note", func(i int) any { return map[string]any{"id": "a", "body": fmt.Sprint(i)} }, update, record)
+	f.Change, parts, err = compareCalls(ctx, bare, ours, "put_note",
+		func(i int) any { return map[string]any{"id": "a", "body": fmt.Sprint(i)} }, update, record)
 	if err != nil {
 		return f, nil, err
 	}
 	f.Update, f.Record = parts[0], parts[1]
-	if f.Read, _, err = compareCalls(ctx, bare, ours, "get_note", func(int) any { return map[string]any{"id": "a"} }); err != nil {
+	if f.Read, _, err = compareCalls(ctx, bare, ours, "get_note",
+		func(int) any { return map[string]any{"id": "a"} }); err != nil {
 		return f, nil, err
 	}
 	fmt.Printf("\n%-44s %12s %12s %12s\n", "", "bare", "wrapped", "added")
@@ -99,12 +103,15 @@ func wrapped(ctx context.Context) (f wrapFigures, missed []string, err error) {
 		name string
 		wrapCost
 	}{{"a call that reads", f.Read}, {"a call with a declared look and undo", f.Change}} {
-		fmt.Printf("%-44s %9.1f ms %9.1f ms %9.1f ms   (target at most %.0f)\n", row.name, row.Bare, row.Wrapped, row.Added, maxWrapMS)
+		fmt.Printf("%-44s %9.1f ms %9.1f ms %9.1f ms   (target at most %.0f)\n", row.name, row.Bare, row.Wrapped, row.Added,
+			maxWrapMS)
 		if row.Added > maxWrapMS {
-			missed = append(missed, fmt.Sprintf("%s through a proxy takes %.1f ms more, not at most %.0f", row.name, row.Added, maxWrapMS))
+			missed = append(missed,
+				fmt.Sprintf("%s through a proxy takes %.1f ms more, not at most %.0f", row.name, row.Added, maxWrapMS))
 		}
 	}
-	fmt.Printf("%-44s %12s %9.1f ms\n%-44s %12s %9.1f ms\n\n", "an update that runs a bare activity", "", f.Update, "an undo record: three documents, synced", "", f.Record)
+	fmt.Printf("%-44s %12s %9.1f ms\n%-44s %12s %9.1f ms\n\n", "an update that runs a bare activity", "", f.Update,
+		"an undo record: three documents, synced", "", f.Record)
 	return f, missed, nil
 }
 
@@ -115,7 +122,9 @@ func (s *stage) bareUpdates(ctx context.Context) (update func() error, leave fun
 		return nil, nil, err
 	}
 	update = func() error {
-		h, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: run.GetID(), UpdateName: bareUpdate, WaitForStage: client.WorkflowUpdateStageCompleted})
+		h, err := s.client.UpdateWorkflow(ctx,
+			client.UpdateWorkflowOptions{WorkflowID: run.GetID(), UpdateName: bareUpdate,
+				WaitForStage: client.WorkflowUpdateStageCompleted})
 		if err != nil {
 			return err
 		}
@@ -164,11 +173,13 @@ func startWrap(ctx context.Context, wrap, declarations string) (c *sdk.ClientSes
 }
 
 // compareCalls measures one tool on both sides, and what each part costs, in turns.
-func compareCalls(ctx context.Context, bare, ours *sdk.ClientSession, tool string, arguments func(i int) any, parts ...func() error) (cost wrapCost, ofParts []float64, err error) {
+func compareCalls(ctx context.Context, bare, ours *sdk.ClientSession, tool string, arguments func(i int) any,
+	parts ...func() error) (cost wrapCost, ofParts []float64, err error) {
 	timed := func(c *sdk.ClientSession, i int) func() (float64, error) {
 		return func() (float64, error) {
 			began := time.Now()
-			r, err := c.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments(i), Meta: sdk.Meta{"claudecode/toolUseId": rand.Text()}})
+			r, err := c.CallTool(ctx,
+				&sdk.CallToolParams{Name: tool, Arguments: arguments(i), Meta: sdk.Meta{"claudecode/toolUseId": rand.Text()}})
 			if err == nil && r.IsError {
 				err = fmt.Errorf("%s: %v", tool, r.Content)
 			}

@@ -20,7 +20,8 @@ func joinedLedger(n int) []activities.Entry {
 	for i := range n {
 		id := fmt.Sprintf("s%04d", i)
 		join.Needs = append(join.Needs, id)
-		entries = append(entries, activities.Entry{Version: 1, Seq: i + 1, Step: id, Action: "Do", UndoType: "Undo", Token: id})
+		entries = append(entries,
+			activities.Entry{Version: 1, Seq: i + 1, Step: id, Action: "Do", UndoType: "Undo", Token: id})
 	}
 	return append(entries, join)
 }

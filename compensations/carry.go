@@ -13,13 +13,16 @@ import (
 
 // Carry is a saga as data: what a workflow that continues as new hands to its next run.
 type Carry struct {
-	// Entries are the ledger. Together with what the next run schedules, they are all that undoing needs.
+	// Entries are the ledger. Together with what the next run schedules, they are all that undoing
+	// needs.
 	Entries []activities.Entry `json:"entries,omitempty"`
 	// Last is the highest sequence number that was ever assigned.
 	Last int `json:"last,omitempty"`
-	// Progress is what is known of entries whose undo has begun and that are still on the ledger, by token.
+	// Progress is what is known of entries whose undo has begun and that are still on the ledger, by
+	// token.
 	Progress map[string]Progress `json:"progress,omitempty"`
-	// Unfinished are the sequence numbers of the entries that a paused UnwindSteps has yet to undo, the oldest first.
+	// Unfinished are the sequence numbers of the entries that a paused UnwindSteps has yet to undo,
+	// the oldest first.
 	Unfinished []int `json:"unfinished,omitempty"`
 	Past       Past  `json:"past,omitzero"`
 	// Done are the entries whose forwards are known to have succeeded.
@@ -40,7 +43,8 @@ type Progress struct {
 // Digest is the digest that a resolution of the park must carry.
 func (p Progress) Digest(e activities.Entry) activities.Digest { return p.item(e).parkDigest() }
 
-// Resolve returns p after a person's resolution of its park. An error says why the resolution decides nothing.
+// Resolve returns p after a person's resolution of its park. An error says why the resolution
+// decides nothing.
 func (p Progress) Resolve(e activities.Entry, r Resolution) (Progress, error) {
 	it := p.item(e)
 	next, err := it.applyResolution(r)
@@ -54,15 +58,17 @@ func (p Progress) item(e activities.Entry) *item {
 	return &item{entry: e, state: p.State, findings: p.findings}
 }
 
-// Carry returns the saga for Resume in the next run of the chain. No undo may be running: see Options.Pause.
+// Carry returns the saga for Resume in the next run of the chain. No undo may be running: see
+// Options.Pause.
 func (s *Saga) Carry() Carry {
 	s.inbox.HandleSignals()
 	if s.plan != nil {
 		s.closePlan()
 	}
 	return Carry{
-		Entries: s.ledger.Entries(), Last: s.ledger.last, Progress: s.progress, Unfinished: s.unfinished, Past: s.past, Ignored: s.inbox.Ignored(),
-		Done: DoneRanges(s.ledger.Entries(), s.done), Results: s.Known(),
+		Entries: s.ledger.Entries(), Last: s.ledger.last, Progress: s.progress, Unfinished: s.unfinished, Past: s.past,
+		Ignored: s.inbox.Ignored(),
+		Done:    DoneRanges(s.ledger.Entries(), s.done), Results: s.Known(),
 	}
 }
 
@@ -78,8 +84,8 @@ func Resume(ctx workflow.Context, o Options, c Carry) *Saga {
 	return s
 }
 
-// After returns what is left of a run that was handed c and ended without unwinding: c with what the run scheduled, without what
-// it undid. The trace is from its history.
+// After returns what is left of a run that was handed c and ended without unwinding: c with what
+// the run scheduled, without what it undid. The trace is from its history.
 func (c Carry) After(t activities.Trace) Carry {
 	var l Ledger
 	l.Adopt(c.Entries)
@@ -105,11 +111,13 @@ func (c Carry) After(t activities.Trace) Carry {
 		}
 	}
 	l.Drop(func(token string) bool { _, settled := t.Settled[token]; return settled })
-	c.Entries, c.Last, c.Done, c.Results = l.Entries(), max(c.Last, l.last), DoneRanges(l.Entries(), done), results.Of(l.Entries())
+	c.Entries, c.Last, c.Done, c.Results = l.Entries(), max(c.Last, l.last), DoneRanges(l.Entries(), done),
+		results.Of(l.Entries())
 	return c
 }
 
-// KeepForced adds to what is known of entries the drift that undos in a trace were to overwrite: the run that knew of it has made no report.
+// KeepForced adds to what is known of entries the drift that undos in a trace were to overwrite:
+// the run that knew of it has made no report.
 func KeepForced(known map[string]Progress, t activities.Trace) map[string]Progress {
 	all := maps.Clone(known)
 	if all == nil && len(t.Forced) > 0 {
@@ -181,7 +189,8 @@ func (s *Saga) closePlan() {
 	s.progress, s.plan = progress, nil
 }
 
-// restoreProgress applies what is known of entries to a new plan. What a person has decided, or must decide, stays so.
+// restoreProgress applies what is known of entries to a new plan. What a person has decided, or
+// must decide, stays so.
 func (s *Saga) restoreProgress() {
 	for _, it := range s.plan.items {
 		if known, ok := s.progress[it.entry.Token]; ok {

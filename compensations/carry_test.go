@@ -25,7 +25,8 @@ func encodeCarry(t *testing.T, saga *compensations.Saga) *compensations.Carry {
 	return &c
 }
 
-// unwindInRuns unwinds a script in runs that each pause after that many undos, and returns the last report and the number of runs.
+// unwindInRuns unwinds a script in runs that each pause after that many undos, and returns the last
+// report and the number of runs.
 func unwindInRuns(t *testing.T, s *script, undos int) (compensations.Report, int) {
 	t.Helper()
 	for runs := 1; ; runs++ {
@@ -57,10 +58,12 @@ func TestAPausedUnwindGoesOnInTheNextRun(t *testing.T) {
 }
 
 func TestADecisionHoldsInTheNextRun(t *testing.T) {
-	s := &script{world: &world{undo: parkFirstUndo("c", "b")}, steps: chain("a", "b", "c"), decide: map[string]compensations.Do{
-		"c": compensations.Skip, "b": compensations.Retry, "a": compensations.Retry,
-	}}
-	// The pause begins with the first undo and does not cut alerts short: the decisions that they lead to come before the run ends.
+	s := &script{world: &world{undo: parkFirstUndo("c", "b")}, steps: chain("a", "b", "c"),
+		decide: map[string]compensations.Do{
+			"c": compensations.Skip, "b": compensations.Retry, "a": compensations.Retry,
+		}}
+	// The pause begins with the first undo and does not cut alerts short: the decisions that they lead
+	// to come before the run ends.
 	report, runs := unwindInRuns(t, s, 1)
 	require.Greater(t, runs, 2)
 	require.Equal(t, []string{"undo c", "undo b", "undo b", "undo a"}, s.world.calls)
@@ -86,11 +89,12 @@ func TestAMissingHostDoesNotHoldUpAPause(t *testing.T) {
 }
 
 func TestAPausedPartIsFinishedInTheNextRun(t *testing.T) {
-	// a and what builds on it are undone, one in each run: c is skipped, so b waits for a person, who retries it alone. Then only
-	// the first run knew that c is one of them.
-	s := &script{world: &world{undo: parkFirstUndo("c")}, steps: chain("a", "b", "c", "d"), decide: map[string]compensations.Do{
-		"c": compensations.Skip, "b": compensations.Retry,
-	}}
+	// a and what builds on it are undone, one in each run: c is skipped, so b waits for a person, who
+	// retries it alone. Then only the first run knew that c is one of them.
+	s := &script{world: &world{undo: parkFirstUndo("c")}, steps: chain("a", "b", "c", "d"),
+		decide: map[string]compensations.Do{
+			"c": compensations.Skip, "b": compensations.Retry,
+		}}
 	s.steps = append(s.steps, plain{ID: "x"})
 	var ended []string
 	var left []int
@@ -195,7 +199,8 @@ func TestADeadRunLeavesWhatItsForcesOverwrote(t *testing.T) {
 	a := activities.Entry{Version: 1, Seq: 1, Step: "a", Token: "a", UndoType: "Undo"}
 	b := activities.Entry{Version: 1, Seq: 2, Step: "b", Token: "b", UndoType: "Undo"}
 	drift := func(digest activities.Digest) *activities.Undone {
-		return &activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: digest, Diff: "of " + string(digest)}}
+		return &activities.Undone{Outcome: activities.Drifted,
+			Drift: &activities.Drift{Digest: digest, Diff: "of " + string(digest)}}
 	}
 	handed := compensations.Carry{Entries: []activities.Entry{a, b}, Last: 2}
 	handed.Progress = map[string]compensations.Progress{"a": {State: compensations.Parked}}

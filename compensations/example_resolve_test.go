@@ -18,7 +18,8 @@ import (
 // Order reserves and charges, and then fails. The undo of its charge needs a person.
 func Order(ctx workflow.Context) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{})
-	if err := workflow.SetQueryHandler(ctx, "report", func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, "report",
+		func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
 		return compensations.Report{}, err
 	}
 	saga.Listen(ctx)
@@ -40,7 +41,8 @@ func Refund(context.Context, activities.Backward) (activities.Undone, error) {
 	return activities.Undone{}, temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil)
 }
 
-// An undo that fails is parked: what it needs waits, and a person resolves it by a signal with the digest that was shown.
+// An undo that fails is parked: what it needs waits, and a person resolves it by a signal with the
+// digest that was shown.
 func Example_resolve() {
 	suite := &testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))

@@ -52,7 +52,8 @@ func Undo(_ context.Context, b activities.Backward) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Restored, Observed: "as before"}, nil
 }
 
-// Each step is registered before it runs. When one fails, it is undone too, and then all steps before it, the last one first.
+// Each step is registered before it runs. When one fails, it is undone too, and then all steps
+// before it, the last one first.
 func Example() {
 	suite := &testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))

@@ -9,8 +9,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Err returns the report as the error that a workflow ends with, for ReportOf: nil if the report has no Cause, a CanceledError
-// if the workflow was canceled, and otherwise a non-retryable ApplicationError of the given type.
+// Err returns the report as the error that a workflow ends with, for ReportOf: nil if the report
+// has no Cause, a CanceledError if the workflow was canceled, and otherwise a non-retryable
+// ApplicationError of the given type.
 func (r Report) Err(errorType string) error {
 	switch {
 	case r.Cause == nil:
@@ -27,7 +28,8 @@ func (r Report) Err(errorType string) error {
 	})
 }
 
-// ReportOf returns the report in an error made by Err, as a client or a parent workflow gets it, and whether err holds one.
+// ReportOf returns the report in an error made by Err, as a client or a parent workflow gets it,
+// and whether err holds one.
 func ReportOf(err error) (r Report, ok bool) {
 	if app, is := errors.AsType[*temporal.ApplicationError](err); is && app.HasDetails() {
 		ok = app.Details(&r) == nil
@@ -37,12 +39,14 @@ func ReportOf(err error) (r Report, ok bool) {
 	return r, ok && r.Status != ""
 }
 
-// Limits are how long an attempt of an activity may take, and how long its worker may be silent meanwhile. Zero is not known.
+// Limits are how long an attempt of an activity may take, and how long its worker may be silent
+// meanwhile. Zero is not known.
 type Limits struct {
 	Attempt, Heartbeat time.Duration
 }
 
-// Reason returns the part of an activity's error that a person needs: the innermost message, with its type.
+// Reason returns the part of an activity's error that a person needs: the innermost message, with
+// its type.
 func Reason(err error) string { return Limits{}.Reason(err) }
 
 // Reason names the limit that was reached, too.

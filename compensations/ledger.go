@@ -6,15 +6,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Ledger is the stack of registered compensations, in the order of registration. The zero value is empty.
+// Ledger is the stack of registered compensations, in the order of registration. The zero value is
+// empty.
 type Ledger struct {
 	entries []activities.Entry
 	tokens  map[string]bool
 	last    int // the highest sequence number that was ever assigned
 }
 
-// Push registers an entry at the top and assigns its sequence number. If the token is on the ledger already, it returns the entry
-// with that token: a step registers once.
+// Push registers an entry at the top and assigns its sequence number. If the token is on the ledger
+// already, it returns the entry with that token: a step registers once.
 func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 	if l.tokens[e.Token] {
 		i := slices.IndexFunc(l.entries, func(other activities.Entry) bool { return other.Token == e.Token })
@@ -26,7 +27,8 @@ func (l *Ledger) Push(e activities.Entry) (_ activities.Entry, fresh bool) {
 	return e, true
 }
 
-// Adopt adds the entries of another ledger of the same task unchanged, except for tokens that are here already.
+// Adopt adds the entries of another ledger of the same task unchanged, except for tokens that are
+// here already.
 func (l *Ledger) Adopt(entries []activities.Entry) {
 	l.entries = slices.Grow(l.entries, len(entries))
 	for _, e := range entries {

@@ -6,9 +6,10 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations/inbox"
 )
 
-// Listen passes every SignalResolve of the workflow to Resolve as it arrives, even if the workflow is canceled. A signal that
-// decides nothing, even an unreadable one, is in the Notes of the saga's reports with the reason. Carry handles the signals that
-// are still there, so that none is lost if the workflow returns right after it.
+// Listen passes every SignalResolve of the workflow to Resolve as it arrives, even if the workflow
+// is canceled. A signal that decides nothing, even an unreadable one, is in the Notes of the saga's
+// reports with the reason. Carry handles the signals that are still there, so that none is lost if
+// the workflow returns right after it.
 func (s *Saga) Listen(ctx workflow.Context) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	s.inbox.Open(ctx, inbox.Handler{Signal: SignalResolve, Handle: s.handleResolution})

@@ -24,7 +24,8 @@ type listeningWorkflow struct {
 	saga *compensations.Saga
 }
 
-func newListening(t *testing.T, end func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error)) (*listeningWorkflow, func()) {
+func newListening(t *testing.T,
+	end func(ctx workflow.Context, saga *compensations.Saga) (compensations.Report, error)) (*listeningWorkflow, func()) {
 	var suite testsuite.WorkflowTestSuite
 	l := &listeningWorkflow{T: t, env: suite.NewTestWorkflowEnvironment()}
 	l.env.SetTestTimeout(time.Minute)
@@ -43,7 +44,8 @@ func newListening(t *testing.T, end func(ctx workflow.Context, saga *compensatio
 func (l *listeningWorkflow) sendResolution(do compensations.Do) {
 	s := l.saga.Report().Steps[0]
 	require.Equal(l, string(compensations.Parked), s.State)
-	l.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "a", Digest: s.Digest, Do: do, Who: "eve"})
+	l.env.SignalWorkflow(compensations.SignalResolve,
+		compensations.Resolution{Step: "a", Digest: s.Digest, Do: do, Who: "eve"})
 }
 
 func TestASagaListensInACanceledWorkflow(t *testing.T) {
@@ -115,7 +117,8 @@ func TestASignalAtTheLastMomentIsCarriedOver(t *testing.T) {
 		return r, nil
 	})
 	l.env.RegisterDelayedCallback(func() {
-		// In the very workflow task that ends the run: after a zero delay no workflow code runs before the signal.
+		// In the very workflow task that ends the run: after a zero delay no workflow code runs before
+		// the signal.
 		l.env.RegisterDelayedCallback(func() { paused = true }, 0)
 		l.sendResolution(compensations.Skip)
 	}, time.Minute)
@@ -127,11 +130,12 @@ func TestASignalAtTheLastMomentIsCarriedOver(t *testing.T) {
 	}
 }
 
-// A park of a paused part can be decided while there is no plan: at the last moment of a run, and before the next run resumes the
-// part.
+// A park of a paused part can be decided while there is no plan: at the last moment of a run, and
+// before the next run resumes the part.
 func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 	for do, want := range map[compensations.Do]string{
-		compensations.Skip: "a skipped unknown", compensations.Accept: "a accepted unknown", compensations.Retry: "a settled restored",
+		compensations.Skip: "a skipped unknown", compensations.Accept: "a accepted unknown",
+		compensations.Retry: "a settled restored",
 	} {
 		t.Run(string(do), func(t *testing.T) {
 			w := &world{undo: parkFirstUndo("a")}
@@ -142,7 +146,8 @@ func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 				r := saga.UnwindSteps(ctx, cause, named("a"))
 				shown = r.Steps[0]
-				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "b", Digest: shown.Digest, Do: do}), `nothing is parked: no undo of step "b" waits for a person`)
+				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "b", Digest: shown.Digest, Do: do}),
+					`nothing is parked: no undo of step "b" waits for a person`)
 				carried = encodeCarry(t, saga)
 				return r
 			}
@@ -153,7 +158,8 @@ func TestAParkOfAPausedPartIsResolvedBetweenTwoRuns(t *testing.T) {
 			var again *compensations.Carry
 			s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 				r := compensations.Resolution{Step: "a", Digest: shown.Digest, Do: do, Who: "eve"}
-				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "a", Digest: "sha256:forged", Do: do}), "is not that of the present park")
+				require.ErrorContains(t, saga.Resolve(compensations.Resolution{Step: "a", Digest: "sha256:forged", Do: do}),
+					"is not that of the present park")
 				require.NoError(t, saga.Resolve(r))
 				require.ErrorContains(t, saga.Resolve(r), "is not parked")
 				again = encodeCarry(t, saga)
@@ -176,7 +182,8 @@ func TestAReportIsReadBackFromTheErrorOfItsWorkflow(t *testing.T) {
 	for _, kind := range []compensations.CauseKind{compensations.Failure, compensations.Canceled} {
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()
-		want := compensations.Report{Status: compensations.Unwound, Cause: &compensations.Cause{Kind: kind, Step: "a", Text: "no"}, Steps: []compensations.StepReport{{Step: "a"}}}
+		want := compensations.Report{Status: compensations.Unwound,
+			Cause: &compensations.Cause{Kind: kind, Step: "a", Text: "no"}, Steps: []compensations.StepReport{{Step: "a"}}}
 		env.ExecuteWorkflow(func(workflow.Context) error { return want.Err("Broken") })
 		err := env.GetWorkflowError()
 		require.Error(t, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// script is a workflow that registers steps and then runs the test's code on its saga. Every park is resolved a minute later, as
-// decide says; alerts are recorded.
+// script is a workflow that registers steps and then runs the test's code on its saga. Every park
+// is resolved a minute later, as decide says; alerts are recorded.
 type script struct {
 	options compensations.Options
 	steps   []plain
@@ -59,7 +59,8 @@ func (s *script) flow(ctx workflow.Context) (compensations.Report, error) {
 			undo = ""
 		}
 		saga.Register(ctx, compensations.Step{
-			ID: p.ID, Action: "Do", Undo: undo, Needs: p.Needs, Place: activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName},
+			ID: p.ID, Action: "Do", Undo: undo, Needs: p.Needs,
+			Place:  activities.Place{Queue: workflow.GetInfo(ctx).TaskQueueName},
 			Policy: activities.UndoPolicy{Within: 10 * time.Minute, Drift: p.Drift},
 		})
 	}
@@ -115,7 +116,8 @@ func rows(reports []compensations.StepReport) []string {
 }
 
 func TestAPartIsUndoneWithWhatBuildsOnItAndTheRestLater(t *testing.T) {
-	s := &script{world: &world{}, steps: []plain{{ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c"}, {ID: "d", Needs: []string{"b"}}}}
+	s := &script{world: &world{},
+		steps: []plain{{ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c"}, {ID: "d", Needs: []string{"b"}}}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		part := saga.UnwindSteps(ctx, cause, named("b"))
 		require.Equal(t, []string{"b settled restored", "d settled restored"}, rows(part.Steps))
@@ -130,14 +132,16 @@ func TestAPartIsUndoneWithWhatBuildsOnItAndTheRestLater(t *testing.T) {
 	report := s.run(t)
 	require.Equal(t, []string{"undo d", "undo b", "undo b", "undo e", "undo c", "undo a"}, s.world.calls)
 	require.Equal(t, []string{
-		"b settled restored", "d settled restored", "a settled restored", "c settled restored", "e settled restored", "b settled restored",
+		"b settled restored", "d settled restored", "a settled restored", "c settled restored", "e settled restored",
+		"b settled restored",
 	}, rows(report.Steps))
 	require.Equal(t, map[string]int{"restored": 6}, report.Outcomes)
 	require.Equal(t, compensations.Unwound, report.Status)
 }
 
 func TestWhatIsSkippedInAPartStaysOnTheLedgerThroughOtherParts(t *testing.T) {
-	s := &script{world: &world{undo: parkFirstUndo("b")}, steps: []plain{{ID: "a"}, {ID: "b"}, {ID: "c"}}, decide: map[string]compensations.Do{"b": compensations.Skip}}
+	s := &script{world: &world{undo: parkFirstUndo("b")}, steps: []plain{{ID: "a"}, {ID: "b"}, {ID: "c"}},
+		decide: map[string]compensations.Do{"b": compensations.Skip}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		require.Equal(t, []string{"b skipped unknown"}, rows(saga.UnwindSteps(ctx, cause, named("b")).Steps))
 		require.Equal(t, []string{"c settled restored"}, rows(saga.UnwindSteps(ctx, cause, named("c")).Steps))
@@ -201,7 +205,8 @@ func TestEachParkIsAlertedOnce(t *testing.T) {
 
 func TestAParkBehindASkippingDriftPolicyIsAlerted(t *testing.T) {
 	s := &script{
-		steps: []plain{{ID: "a"}, {ID: "b", Needs: []string{"a"}, Drift: activities.DriftSkip}}, decide: map[string]compensations.Do{"a": compensations.Accept},
+		steps:  []plain{{ID: "a"}, {ID: "b", Needs: []string{"a"}, Drift: activities.DriftSkip}},
+		decide: map[string]compensations.Do{"a": compensations.Accept},
 		world: &world{undo: func(step string, _ int, _ activities.Decision) (activities.Undone, error) {
 			return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d"}}, nil
 		}},
@@ -219,9 +224,11 @@ func TestUncertainUndosAreRecheckedAndRedoableReachesEveryUndo(t *testing.T) {
 	s := &script{options: compensations.Options{Redoable: true}, steps: chain("a", "b", "c")}
 	s.world = &world{undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "b" && n == 1 {
-			return activities.Undone{}, temporal.NewNonRetryableApplicationError("damaged", string(activities.DamagedRecord), nil)
+			return activities.Undone{},
+				temporal.NewNonRetryableApplicationError("damaged", string(activities.DamagedRecord), nil)
 		}
-		return activities.Undone{Outcome: activities.Nothing, LookAgain: map[string]time.Duration{"a": time.Hour, "c": time.Minute}[step]}, nil
+		return activities.Undone{Outcome: activities.Nothing,
+			LookAgain: map[string]time.Duration{"a": time.Hour, "c": time.Minute}[step]}, nil
 	}}
 	s.decide = map[string]compensations.Do{"b": compensations.Retry}
 	var again []compensations.Recheck
@@ -239,14 +246,16 @@ func TestUncertainUndosAreRecheckedAndRedoableReachesEveryUndo(t *testing.T) {
 	require.Equal(t, time.Minute, again[0].After)
 	require.Equal(t, "a", again[1].Entry.Step)
 	require.Equal(t, time.Hour, again[1].After)
-	require.Equal(t, []activities.Decision{{Redoable: true}, {Redoable: true}, {Redoable: true, Who: "eve"}, {Redoable: true}}, s.looks)
+	require.Equal(t,
+		[]activities.Decision{{Redoable: true}, {Redoable: true}, {Redoable: true, Who: "eve"}, {Redoable: true}}, s.looks)
 }
 
 func TestAStepWithoutAnUndoOrWithATakenIDPanics(t *testing.T) {
 	for name, steps := range map[string][]compensations.Step{
 		`step "a" must have an Undo or be ReadOnly`: {{ID: "a", Action: "Do"}},
 		`step "b" must have an Undo or be ReadOnly`: {{ID: "b", Action: "Do", Undo: "Undo", ReadOnly: true}},
-		`step "c" is registered already`:            {{ID: "c", Action: "Do", Undo: "Undo"}, {ID: "c", Action: "Do", Undo: "Other"}},
+		`step "c" is registered already`: {{ID: "c", Action: "Do", Undo: "Undo"},
+			{ID: "c", Action: "Do", Undo: "Other"}},
 	} {
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestWorkflowEnvironment()

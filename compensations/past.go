@@ -75,8 +75,8 @@ func (p *Past) countDrifts() (n int) {
 	return n
 }
 
-// DropSteps drops steps from the list until at most n remain: first the clean ones, then the last ones. They stay counted. It
-// returns how many it dropped.
+// DropSteps drops steps from the list until at most n remain: first the clean ones, then the last
+// ones. They stay counted. It returns how many it dropped.
 func (p *Past) DropSteps(n int) (dropped int) {
 	before := len(p.Steps)
 	if before <= n {

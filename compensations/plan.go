@@ -11,7 +11,8 @@ import (
 // UndoState is the state of an entry while the ledger unwinds.
 type UndoState string
 
-// The states. Settled, Accepted and Skipped are final; only Skipped holds back what the entry needs.
+// The states. Settled, Accepted and Skipped are final; only Skipped holds back what the entry
+// needs.
 const (
 	Registered UndoState = "registered" // the task is going forward
 	Pending    UndoState = "pending"    // to be undone when its turn comes
@@ -34,7 +35,9 @@ type item struct {
 	entry  activities.Entry
 	state  UndoState // changed by plan.setState only
 	cancel func()    // ends the scheduled undo
-	chosen UndoState // the final state that a person chose while it waited for its host; reached when nothing can act any more
+	// the final state that a person chose while it waited for its host; reached when nothing can act
+	// any more
+	chosen UndoState
 	findings
 
 	needs    []*item // in the same unwinding
@@ -45,19 +48,22 @@ type item struct {
 	started  bool    // it is in plan.started
 }
 
-// findings are what an unwinding has found out about an entry so far. They are carried over to the next run.
+// findings are what an unwinding has found out about an entry so far. They are carried over to the
+// next run.
 type findings struct {
 	Undone   activities.Undone   `json:"undone,omitzero"`
 	Decision activities.Decision `json:"decision,omitzero"` // a person's decision for the next undo
 	Reset    bool                `json:"reset,omitempty"`   // the next undo is a reset
 	Reason   string              `json:"reason,omitempty"`  // why it waits or is parked
 	Parks    int                 `json:"parks,omitempty"`   // how often it was parked: part of a park's digest
-	Shown    activities.Digest   `json:"shown,omitempty"`   // the digest of the present park, if its reason was shortened since
-	Alone    bool                `json:"alone,omitempty"`   // undo it although a skipped step needs it
-	Silent   bool                `json:"silent,omitempty"`  // no alert about the present park has been sent yet
-	Forced   int                 `json:"forced,omitempty"`  // how often its drift policy has overwritten drift
-	Notes    []string            `json:"notes,omitempty"`
-	// ForcedDrift is what undos were to overwrite, by a person's decision or the drift policy, the last first: some of it may be nowhere else.
+	// the digest of the present park, if its reason was shortened since
+	Shown  activities.Digest `json:"shown,omitempty"`
+	Alone  bool              `json:"alone,omitempty"`  // undo it although a skipped step needs it
+	Silent bool              `json:"silent,omitempty"` // no alert about the present park has been sent yet
+	Forced int               `json:"forced,omitempty"` // how often its drift policy has overwritten drift
+	Notes  []string          `json:"notes,omitempty"`
+	// ForcedDrift is what undos were to overwrite, by a person's decision or the drift policy, the
+	// last first: some of it may be nowhere else.
 	ForcedDrift *activities.Drift `json:"forcedDrift,omitempty"`
 }
 
@@ -75,8 +81,9 @@ func (f *findings) keepForced(drift activities.Drift) {
 	f.ForcedDrift = &drift
 }
 
-// plan is the pure part of an unwinding: which entries may be undone now, and which hold back others. It is independent of
-// Temporal. A change of state takes time proportional to the needs of its entry, not to the ledger.
+// plan is the pure part of an unwinding: which entries may be undone now, and which hold back
+// others. It is independent of Temporal. A change of state takes time proportional to the needs of
+// its entry, not to the ledger.
 type plan struct {
 	items  []*item
 	byStep map[string]*item
@@ -172,8 +179,8 @@ func (p *plan) setState(it *item, s UndoState) {
 	}
 }
 
-// queueIfReady queues a pending item that nothing holds back, and parks one that only skipped steps hold back, which would
-// otherwise wait for ever in silence.
+// queueIfReady queues a pending item that nothing holds back, and parks one that only skipped steps
+// hold back, which would otherwise wait for ever in silence.
 func (p *plan) queueIfReady(it *item) {
 	switch {
 	case it.state != Pending:
@@ -183,12 +190,13 @@ func (p *plan) queueIfReady(it *item) {
 			heap.Push(&p.ready, it)
 		}
 	case it.blockers == it.skips:
-		p.parkItem(it, fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", it.skipper.entry.Step))
+		p.parkItem(it,
+			fmt.Sprintf("step %s, which builds on it, was skipped: retry undoes it all the same", it.skipper.entry.Step))
 	}
 }
 
-// nextReady returns the newest entry that may be undone now; nil if there is none. While an undo waits for a worker, no other is
-// scheduled on that queue.
+// nextReady returns the newest entry that may be undone now; nil if there is none. While an undo
+// waits for a worker, no other is scheduled on that queue.
 func (p *plan) nextReady() *item {
 	for len(p.ready) > 0 {
 		it := p.ready[0]
@@ -221,13 +229,15 @@ func (p *plan) parkItem(it *item, reason string) {
 	p.announceItem(it)
 }
 
-// maxParkReason is how many bytes of an error the reason of a park keeps: alerts of many parks are sent together.
+// maxParkReason is how many bytes of an error the reason of a park keeps: alerts of many parks are
+// sent together.
 const maxParkReason = 5000
 
 // announceItem makes an alert about an item due.
 func (p *plan) announceItem(it *item) { p.unannounced = append(p.unannounced, it.report()) }
 
-// parkDigest identifies one park of an entry: it covers what was shown and how often the entry was parked.
+// parkDigest identifies one park of an entry: it covers what was shown and how often the entry was
+// parked.
 func (it *item) parkDigest() activities.Digest {
 	if it.Shown != "" {
 		return it.Shown
@@ -236,7 +246,8 @@ func (it *item) parkDigest() activities.Digest {
 	if it.Undone.Drift != nil {
 		drift = it.Undone.Drift.Digest
 	}
-	return activities.DigestOf([]byte(it.entry.Token), fmt.Appendf(nil, "park %d", it.Parks), []byte(it.Reason), []byte(drift))
+	return activities.DigestOf([]byte(it.entry.Token), fmt.Appendf(nil, "park %d", it.Parks), []byte(it.Reason),
+		[]byte(drift))
 }
 
 // itemHeap is a heap of items with the last registered one on top.

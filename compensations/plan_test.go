@@ -18,7 +18,8 @@ func randomLedger(r *rand.Rand, n int) []activities.Entry {
 	var l Ledger
 	for i := range n {
 		e := activities.Entry{
-			Step: fmt.Sprint("s", i), Token: fmt.Sprint(i), UndoType: "undo", Place: activities.Place{Queue: fmt.Sprint("q", r.IntN(2))},
+			Step: fmt.Sprint("s", i), Token: fmt.Sprint(i), UndoType: "undo",
+			Place: activities.Place{Queue: fmt.Sprint("q", r.IntN(2))},
 		}
 		for j := range i {
 			if r.IntN(4) == 0 {
@@ -30,7 +31,8 @@ func randomLedger(r *rand.Rand, n int) []activities.Entry {
 	return l.Entries()
 }
 
-// whyHeld examines the whole plan and returns what keeps an entry from being undone; "" if nothing does.
+// whyHeld examines the whole plan and returns what keeps an entry from being undone; "" if nothing
+// does.
 func whyHeld(p *plan, it *item) string {
 	why := ""
 	for _, d := range p.items {
@@ -78,8 +80,9 @@ func carryPlan(t *testing.T, p *plan) *plan {
 	return next.plan
 }
 
-// Whatever happens to the undos, whatever a person decides, and whenever the workflow continues as new: entries are undone newest
-// first, none before those that need it, each one reaches a final state, and none is undone after it was settled.
+// Whatever happens to the undos, whatever a person decides, and whenever the workflow continues as
+// new: entries are undone newest first, none before those that need it, each one reaches a final
+// state, and none is undone after it was settled.
 func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -90,7 +93,8 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 			require.Less(t, steps, 1000, "seed %d does not end: %v", seed, trace)
 			require.Equal(t, newestFree(p), p.nextReady(), "seed %d: %v", seed, trace)
 			for _, it := range p.items {
-				require.False(t, it.state == Pending && strings.HasPrefix(whyHeld(p, it), "skipped"), "seed %d: %s waits for ever: %v", seed, it.entry.Step, trace)
+				require.False(t, it.state == Pending && strings.HasPrefix(whyHeld(p, it), "skipped"),
+					"seed %d: %s waits for ever: %v", seed, it.entry.Step, trace)
 			}
 			byState := map[UndoState][]*item{}
 			for _, it := range p.items {
@@ -166,7 +170,8 @@ func TestAnyLedgerUnwindsInOrderWhateverHappens(t *testing.T) {
 
 func TestALowCriticalityUndoIsAcceptedInsteadOfParked(t *testing.T) {
 	p := newPlan([]activities.Entry{
-		{Step: "a", Token: "1"}, {Step: "b", Token: "2", Needs: []string{"a"}, Policy: activities.UndoPolicy{Criticality: activities.LowCritical}},
+		{Step: "a", Token: "1"},
+		{Step: "b", Token: "2", Needs: []string{"a"}, Policy: activities.UndoPolicy{Criticality: activities.LowCritical}},
 	})
 	b := p.nextReady()
 	require.Equal(t, "b", b.entry.Step)
@@ -201,13 +206,14 @@ func TestUndoingTakesTheSameTimeForEveryEntry(t *testing.T) {
 	require.True(t, p.isDone())
 }
 
-// A server fails a workflow task that leaves more than 2,000 activities pending, again and again. Undos that wait for their hosts do not
-// count to those that run at once.
+// A server fails a workflow task that leaves more than 2,000 activities pending, again and again.
+// Undos that wait for their hosts do not count to those that run at once.
 func TestHostsThatAreAwayHoldABoundedNumberOfUndos(t *testing.T) {
 	const parallel, n = 10, maxPending + 15
 	entries := make([]activities.Entry, n)
 	for i := range entries {
-		entries[i] = activities.Entry{Seq: i + 1, Step: fmt.Sprint(i), Token: fmt.Sprint(i), Place: activities.Place{Queue: fmt.Sprint(i / parallel)}}
+		entries[i] = activities.Entry{Seq: i + 1, Step: fmt.Sprint(i), Token: fmt.Sprint(i),
+			Place: activities.Place{Queue: fmt.Sprint(i / parallel)}}
 	}
 	s := &Saga{plan: newPlan(entries), options: Options{Parallel: parallel}}
 	pending := 0
@@ -240,8 +246,10 @@ func TestEachParkHasItsOwnDigest(t *testing.T) {
 	require.NoError(t, p.resolvePark(Resolution{Step: "a", Digest: first, Do: Retry}))
 	p.parkItem(it, "down")
 	require.NotEqual(t, first, it.parkDigest())
-	require.ErrorContains(t, p.resolvePark(Resolution{Step: "a", Digest: first, Do: Accept}), "is not that of the present park")
-	require.ErrorContains(t, p.resolvePark(Resolution{Step: "a", Digest: it.parkDigest(), Do: "undo"}), `"undo" is not one of retry, force, skip, accept, reset`)
+	require.ErrorContains(t, p.resolvePark(Resolution{Step: "a", Digest: first, Do: Accept}),
+		"is not that of the present park")
+	require.ErrorContains(t, p.resolvePark(Resolution{Step: "a", Digest: it.parkDigest(), Do: "undo"}),
+		`"undo" is not one of retry, force, skip, accept, reset`)
 	require.ErrorContains(t, p.resolvePark(Resolution{Step: "b"}), `step "b" is not in the ledger`)
 }
 

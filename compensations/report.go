@@ -20,8 +20,8 @@ const (
 	Canceled CauseKind = "canceled"
 	Deadline CauseKind = "deadline"
 	WasReset CauseKind = "reset"
-	// Ended, RolledBack and Late are the causes of a workflow that unwinds another one: a run that ended without unwinding, a
-	// committed task, an undo whose effect was not certain.
+	// Ended, RolledBack and Late are the causes of a workflow that unwinds another one: a run that
+	// ended without unwinding, a committed task, an undo whose effect was not certain.
 	Ended      CauseKind = "ended"
 	RolledBack CauseKind = "rolled-back"
 	Late       CauseKind = "late"
@@ -62,7 +62,8 @@ const (
 	Unwound   Status = "unwound"              // every step is as before, or compensated as its report says
 	Remains   Status = "unwound-with-remains" // the report names what is not
 	Redone    Status = "redone"               // what a rollback had undone is in place again
-	Partly    Status = "partly-committed"     // it went on without the steps that the report names, or ended past its pivot
+	// it went on without the steps that the report names, or ended past its pivot
+	Partly Status = "partly-committed"
 )
 
 // Report is what became of a task, by what was observed.
@@ -70,11 +71,13 @@ type Report struct {
 	Task   string `json:"task,omitempty"`
 	Status Status `json:"status"`
 	Cause  *Cause `json:"cause,omitempty"`
-	// Steps are in the order of the task file as far as it is known, else in that of starting. Past MaxReported, the clean ones are only counted.
+	// Steps are in the order of the task file as far as it is known, else in that of starting. Past
+	// MaxReported, the clean ones are only counted.
 	Steps []StepReport `json:"steps"`
 	// Outcomes counts the steps by outcome.
 	Outcomes map[string]int `json:"outcomes,omitempty"`
-	// Notes are what else people should know: gates that the task file turned off, signals that decided nothing.
+	// Notes are what else people should know: gates that the task file turned off, signals that
+	// decided nothing.
 	Notes []string `json:"notes,omitempty"`
 	// Lasted is the time from its start to its end, also what it waited for people.
 	Lasted time.Duration `json:"lasted,omitempty"`
@@ -98,7 +101,8 @@ type StepReport struct {
 	Observed string             `json:"observed,omitempty"`
 	Losses   []string           `json:"losses,omitempty"`
 	Drift    *activities.Drift  `json:"drift,omitempty"`
-	// Reason says why the undo waits, is parked, or has failed last; Digest is what a resolution must carry.
+	// Reason says why the undo waits, is parked, or has failed last; Digest is what a resolution must
+	// carry.
 	Reason string            `json:"reason,omitempty"`
 	Digest activities.Digest `json:"digest,omitempty"`
 	Notes  []string          `json:"notes,omitempty"`
@@ -108,8 +112,9 @@ type StepReport struct {
 // maxNotes is how many notes a report keeps that is too long.
 const maxNotes = 100
 
-// Fit shortens a report until its JSON has at most limit bytes: it cuts surplus notes, then diffs, notes and texts of steps, then
-// steps, first the clean ones and then the last. Notes say what was cut.
+// Fit shortens a report until its JSON has at most limit bytes: it cuts surplus notes, then diffs,
+// notes and texts of steps, then steps, first the clean ones and then the last. Notes say what was
+// cut.
 func (r *Report) Fit(limit int) {
 	if more := len(r.Notes) - maxNotes; more > 0 && r.size() > limit {
 		r.Notes = append(slices.Clip(r.Notes[:maxNotes]), "and "+activities.CountOf(more, "more note"))
@@ -129,7 +134,8 @@ func (r *Report) Fit(limit int) {
 		{"notes of steps", func(s *StepReport) { s.Notes = nil }},
 		{"texts of steps", func(s *StepReport) {
 			s.Drift = nil
-			s.Losses, s.Summary, s.Observed, s.Reason = nil, clip(s.Summary, maxName), clip(s.Observed, maxName), clip(s.Reason, maxName)
+			s.Losses, s.Summary, s.Observed, s.Reason = nil, clip(s.Summary, maxName), clip(s.Observed, maxName), clip(s.Reason,
+				maxName)
 		}},
 	} {
 		if r.size() <= limit {
@@ -146,7 +152,8 @@ func (r *Report) Fit(limit int) {
 	}
 	dropped -= len(r.Steps)
 	if dropped > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("left out, for they are too many: %s; the counts hold them", activities.CountOf(dropped, "step")))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("left out, for they are too many: %s; the counts hold them", activities.CountOf(dropped, "step")))
 	}
 }
 

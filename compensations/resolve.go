@@ -45,7 +45,8 @@ func ParseResolution(raw []byte) (Resolution, error) {
 
 // Clip returns r with its texts cut to what a history and a report have room for.
 func (r Resolution) Clip() Resolution {
-	r.Step, r.Do, r.Who, r.Why = clip(r.Step, maxName), Do(clip(string(r.Do), maxName)), clip(r.Who, maxName), clip(r.Why, maxWhy)
+	r.Step, r.Do, r.Who, r.Why = clip(r.Step, maxName), Do(clip(string(r.Do), maxName)), clip(r.Who, maxName),
+		clip(r.Why, maxWhy)
 	return r
 }
 
@@ -88,7 +89,8 @@ func (p *plan) resolvePark(r Resolution) error {
 	return nil
 }
 
-// checkResolution returns the state that a resolution of the item's present park leads to. An error says why it decides nothing.
+// checkResolution returns the state that a resolution of the item's present park leads to. An error
+// says why it decides nothing.
 func (it *item) checkResolution(r Resolution) (UndoState, error) {
 	switch {
 	case it.chosen != "":
@@ -98,7 +100,8 @@ func (it *item) checkResolution(r Resolution) (UndoState, error) {
 	case it.state != Parked && it.state != Waiting:
 		return "", fmt.Errorf("step %q is not parked; it is %s", r.Step, it.state)
 	case r.Digest != it.parkDigest():
-		return "", fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, it.parkDigest().Short())
+		return "", fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step,
+			it.parkDigest().Short())
 	case r.Do == Force && (it.Undone.Outcome != activities.Drifted || it.Undone.Drift == nil):
 		return "", fmt.Errorf("step %q has not drifted: there is nothing to force; retry, skip or accept", r.Step)
 	}
@@ -113,7 +116,8 @@ func (it *item) checkResolution(r Resolution) (UndoState, error) {
 	return "", fmt.Errorf("do: %q is not one of retry, force, skip, accept, reset", r.Do)
 }
 
-// applyResolution records a resolution that fits the item's present park, and returns the item's next state.
+// applyResolution records a resolution that fits the item's present park, and returns the item's
+// next state.
 func (it *item) applyResolution(r Resolution) (UndoState, error) {
 	next, err := it.checkResolution(r)
 	if err != nil {

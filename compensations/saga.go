@@ -23,28 +23,32 @@ const (
 
 // Options are the settings of a Saga. The zero value is usable.
 type Options struct {
-	// Identity is what tokens are made from: the same in every run of a chain. Defaults to the FirstRunID of the workflow.
+	// Identity is what tokens are made from: the same in every run of a chain. Defaults to the
+	// FirstRunID of the workflow.
 	Identity string
 	// Undo is the policy of steps that have none. Defaults to UndoPolicy's own defaults.
 	Undo activities.UndoPolicy
-	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host, unless its policy
-	// says otherwise; it is then rescheduled for as long as it takes. Defaults to 2 minutes.
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that
+	// host, unless its policy says otherwise; it is then rescheduled for as long as it takes. Defaults
+	// to 2 minutes.
 	HostWait time.Duration
-	// Parallel is how many undos run at once; those that depend on each other never do. Defaults to 1: strictly last in first
-	// out.
+	// Parallel is how many undos run at once; those that depend on each other never do. Defaults to 1:
+	// strictly last in first out.
 	Parallel int
 	// Redoable makes undos keep what they remove, where a world can, so that they can be reversed.
 	Redoable bool
-	// Changed is called when the state of an entry has changed while the saga unwinds. Defaults to a no-op.
+	// Changed is called when the state of an entry has changed while the saga unwinds. Defaults to a
+	// no-op.
 	Changed func()
-	// Alert is called, in a coroutine of its own, when undos need a person or wait for their host: with at most 50 undos at a
-	// time, and at most 10 calls at once. It may schedule an activity. Defaults to a no-op.
+	// Alert is called, in a coroutine of its own, when undos need a person or wait for their host:
+	// with at most 50 undos at a time, and at most 10 calls at once. It may schedule an activity.
+	// Defaults to a no-op.
 	Alert func(ctx workflow.Context, undos []StepReport)
-	// Pause makes Unwind and UnwindSteps start no further undo, and return when none is running, so that the workflow can
-	// continue as new with Carry. Defaults to never.
+	// Pause makes Unwind and UnwindSteps start no further undo, and return when none is running, so
+	// that the workflow can continue as new with Carry. Defaults to never.
 	Pause func() bool
-	// Paused returns for how long the workflow was paused in Temporal since then, which counts for no budget. It is asked when a
-	// budget is used up, and may schedule an activity. Defaults to never.
+	// Paused returns for how long the workflow was paused in Temporal since then, which counts for no
+	// budget. It is asked when a budget is used up, and may schedule an activity. Defaults to never.
 	Paused func(ctx workflow.Context, since time.Time) time.Duration
 }
 
@@ -64,7 +68,8 @@ func (o Options) withDefaults(ctx workflow.Context) Options {
 	return o
 }
 
-// Saga holds the ledger of one workflow and unwinds it. All calls come from that workflow's coroutines.
+// Saga holds the ledger of one workflow and unwinds it. All calls come from that workflow's
+// coroutines.
 type Saga struct {
 	options Options
 	ledger  Ledger
@@ -94,14 +99,16 @@ type Step struct {
 	Action, Undo string
 	// ReadOnly steps have no Undo: there is nothing to undo.
 	ReadOnly bool
-	// Generation counts the repetitions of the step: a step that is repeated after an undo has another token. Defaults to 1.
+	// Generation counts the repetitions of the step: a step that is repeated after an undo has another
+	// token. Defaults to 1.
 	Generation int
-	// Place is where forward and undo run. Its Queue defaults to the workflow's own; the other fields are for actions that keep
-	// a journal.
+	// Place is where forward and undo run. Its Queue defaults to the workflow's own; the other fields
+	// are for actions that keep a journal.
 	Place activities.Place
 	// Needs are the steps that this one builds on: they are undone after it.
 	Needs []string
-	// Keys are the resources that the step touches, Changes and Reads their canonical names: see activities.Entry.
+	// Keys are the resources that the step touches, Changes and Reads their canonical names: see
+	// activities.Entry.
 	Keys, Changes, Reads []string
 	// Params are what the undo needs, as data.
 	Params json.RawMessage
@@ -113,11 +120,14 @@ type Step struct {
 	Savepoint string
 	// Pivot marks a step past which nothing is unwound once it is done: see CommitEntries.
 	Pivot bool
-	// Commits means that the action wants to be told when its task has committed: see activities.Committer.
+	// Commits means that the action wants to be told when its task has committed: see
+	// activities.Committer.
 	Commits bool
-	// Keep is how long the step can be rolled back after the task's end. Defaults to activities.DefaultKeep.
+	// Keep is how long the step can be rolled back after the task's end. Defaults to
+	// activities.DefaultKeep.
 	Keep time.Duration
-	// Pinned keeps the record for all of that time, however many newer ones there are and however much space they take.
+	// Pinned keeps the record for all of that time, however many newer ones there are and however much
+	// space they take.
 	Pinned bool
 	// Redoes is the token of the rolled-back step that this one repeats.
 	Redoes string
@@ -125,9 +135,10 @@ type Step struct {
 	Corrected bool
 }
 
-// Register puts a step on the ledger, before its forward is scheduled, and returns the entry that must be an argument of
-// the forward. Registering the same step and generation again returns the same entry. If a step has no Undo and is not
-// ReadOnly, or another step has its id, Register panics, and so fails the workflow task until the code is fixed.
+// Register puts a step on the ledger, before its forward is scheduled, and returns the entry that
+// must be an argument of the forward. Registering the same step and generation again returns the
+// same entry. If a step has no Undo and is not ReadOnly, or another step has its id, Register
+// panics, and so fails the workflow task until the code is fixed.
 func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	if step.Undo == "" != step.ReadOnly {
 		panic(fmt.Sprintf("compensations: step %q must have an Undo or be ReadOnly", step.ID))
@@ -147,9 +158,12 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	}
 	e, fresh := s.ledger.Push(activities.Entry{
 		Step: step.ID, Action: step.Action, UndoType: step.Undo,
-		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)), Since: workflow.Now(ctx).UTC().Truncate(time.Second),
-		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Changes: step.Changes, Reads: step.Reads, Params: step.Params, UndoOutputs: step.UndoOutputs, Policy: policy.Compact(),
-		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned, Redoes: step.Redoes,
+		Token: activities.NewToken(s.options.Identity, step.ID, max(1, step.Generation)),
+		Since: workflow.Now(ctx).UTC().Truncate(time.Second),
+		Place: step.Place, Needs: step.Needs, Keys: step.Keys, Changes: step.Changes, Reads: step.Reads, Params: step.Params,
+		UndoOutputs: step.UndoOutputs, Policy: policy.Compact(),
+		Savepoint: step.Savepoint, Pivot: step.Pivot, Commits: step.Commits, Keep: step.Keep, Pinned: step.Pinned,
+		Redoes:     step.Redoes,
 		Generation: generation, Corrected: step.Corrected,
 	})
 	if !fresh && (e.Action != step.Action || e.UndoType != step.Undo) {
@@ -158,13 +172,15 @@ func (s *Saga) Register(ctx workflow.Context, step Step) activities.Entry {
 	return e
 }
 
-// Forward registers a step and returns the argument of its forward, which an argument of your own can embed. The ledger can be
-// rebuilt from these arguments in a history, and they tell a forward that its run was reset (activities.SameRun).
+// Forward registers a step and returns the argument of its forward, which an argument of your own
+// can embed. The ledger can be rebuilt from these arguments in a history, and they tell a forward
+// that its run was reset (activities.SameRun).
 func (s *Saga) Forward(ctx workflow.Context, step Step) activities.Forward {
 	return activities.Forward{Entry: s.Register(ctx, step), OriginalRunID: OriginalRun(ctx)}
 }
 
-// OriginalRun returns the id of the run that this one was reset from, or its own id if it was not reset.
+// OriginalRun returns the id of the run that this one was reset from, or its own id if it was not
+// reset.
 func OriginalRun(ctx workflow.Context) string {
 	info := workflow.GetInfo(ctx)
 	return cmp.Or(info.OriginalRunID, info.WorkflowExecution.RunID) // the test environment sets no OriginalRunID
@@ -173,10 +189,12 @@ func OriginalRun(ctx workflow.Context) string {
 // Configure changes the options of a saga that is not unwinding yet, and keeps its ledger.
 func (s *Saga) Configure(ctx workflow.Context, o Options) { s.options = o.withDefaults(ctx) }
 
-// Adopt adds the entries of another run of the same task: a dead one, or the one that this run was reset from.
+// Adopt adds the entries of another run of the same task: a dead one, or the one that this run was
+// reset from.
 func (s *Saga) Adopt(entries []activities.Entry) { s.ledger.Adopt(entries) }
 
-// CommitEntries takes entries off the ledger for good: they stay done, and this workflow never undoes them.
+// CommitEntries takes entries off the ledger for good: they stay done, and this workflow never
+// undoes them.
 func (s *Saga) CommitEntries(isCommitted func(activities.Entry) bool) {
 	committed := map[string]bool{}
 	for _, e := range s.ledger.Entries() {
@@ -196,7 +214,8 @@ func (s *Saga) Last() int { return s.ledger.last }
 // Unwinding reports whether Unwind was called, or UnwindSteps is under way.
 func (s *Saga) Unwinding() bool { return s.plan != nil }
 
-// Pending returns the number of entries that are not settled, and how many of those wait for a person.
+// Pending returns the number of entries that are not settled, and how many of those wait for a
+// person.
 func (s *Saga) Pending() (pending, parked int) {
 	if s.plan == nil {
 		return len(s.ledger.Entries()), 0
@@ -217,7 +236,8 @@ func (s *Saga) Report() Report {
 	return r
 }
 
-// Recent returns the last n entries whose undo has begun, the newest first, and all entries that wait for a person.
+// Recent returns the last n entries whose undo has begun, the newest first, and all entries that
+// wait for a person.
 func (s *Saga) Recent(n int) (recent, parked []StepReport) {
 	if s.plan == nil {
 		return nil, nil
@@ -231,7 +251,8 @@ func (s *Saga) Recent(n int) (recent, parked []StepReport) {
 	return recent, parked
 }
 
-// Failing returns the first n entries whose undo has failed for minutes, and is tried on; Reason says why it failed last.
+// Failing returns the first n entries whose undo has failed for minutes, and is tried on; Reason
+// says why it failed last.
 func (s *Saga) Failing(n int) (failing []StepReport) {
 	if s.plan == nil {
 		return nil
@@ -303,7 +324,8 @@ func (s *Saga) findUndo(step string) (*item, error) {
 	return known.item(e), err
 }
 
-// resolveBetweenPlans decides a park of a paused unwinding: between two runs, or before the next run has made its plan.
+// resolveBetweenPlans decides a park of a paused unwinding: between two runs, or before the next
+// run has made its plan.
 func (s *Saga) resolveBetweenPlans(r Resolution) error {
 	e, known, err := s.findProgress(r.Step)
 	if err != nil {

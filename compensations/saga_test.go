@@ -71,7 +71,8 @@ type plain struct {
 	ReadOnly bool
 }
 
-// sagaWorkflow is what a user of the library writes: it runs steps in order and unwinds at the first error.
+// sagaWorkflow is what a user of the library writes: it runs steps in order and unwinds at the
+// first error.
 func sagaWorkflow(ctx workflow.Context, steps []plain) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{HostWait: time.Minute})
 	calm, _ := workflow.NewDisconnectedContext(ctx)
@@ -221,7 +222,8 @@ func TestFinalErrorParksAtOnceHoldsWhatItNeedsAndLetsIndependentOnesGo(t *testin
 	// c needs a; b is independent of both.
 	w := &world{forward: failing("d"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
-			return activities.Undone{}, temporal.NewNonRetryableApplicationError("blob is truncated", string(activities.DamagedRecord), nil)
+			return activities.Undone{},
+				temporal.NewNonRetryableApplicationError("blob is truncated", string(activities.DamagedRecord), nil)
 		}
 		return restored, nil
 	}}
@@ -233,7 +235,9 @@ func TestFinalErrorParksAtOnceHoldsWhatItNeedsAndLetsIndependentOnesGo(t *testin
 		require.NoError(t, err)
 		var now compensations.Report
 		require.NoError(t, v.Get(&now))
-		require.Equal(t, map[string]string{"a": "pending ", "b": "settled restored", "c": "parked failed", "d": "settled restored"}, outcomes(now))
+		require.Equal(t,
+			map[string]string{"a": "pending ", "b": "settled restored", "c": "parked failed", "d": "settled restored"},
+			outcomes(now))
 		require.Equal(t, "DamagedRecord: blob is truncated", now.Steps[2].Reason)
 	}, time.Minute)
 	r.resolve(2*time.Minute, "c", compensations.Retry)
@@ -260,7 +264,8 @@ func TestAnUndoThatNeverWorksIsParkedWhenItsBudgetIsSpent(t *testing.T) {
 }
 
 func TestSkipLeavesItAndWhatItNeedsWaitsForAPersonToo(t *testing.T) {
-	drift := activities.Undone{Outcome: activities.Drifted, Observed: "someone wrote it", Drift: &activities.Drift{Digest: "sha256:d1"}}
+	drift := activities.Undone{Outcome: activities.Drifted, Observed: "someone wrote it",
+		Drift: &activities.Drift{Digest: "sha256:d1"}}
 	w := &world{forward: failing("c"), undo: func(step string, _ int, d activities.Decision) (activities.Undone, error) {
 		if step == "b" {
 			return drift, nil
@@ -300,13 +305,15 @@ func TestForceCarriesTheDriftThatWasShown(t *testing.T) {
 	require.Equal(t, compensations.Unwound, report.Status)
 }
 
-// TestAReportKeepsWhatAForceOverwrote: the work of somebody else may be nowhere else, also if the undo failed when it had overwritten it.
+// TestAReportKeepsWhatAForceOverwrote: the work of somebody else may be nowhere else, also if the
+// undo failed when it had overwritten it.
 func TestAReportKeepsWhatAForceOverwrote(t *testing.T) {
 	theirs := activities.Drift{Digest: "sha256:theirs", Diff: "+ their work"}
 	for _, c := range []struct {
 		policy activities.DriftPolicy
 		fails  bool
-	}{{activities.DriftAsk, false}, {activities.DriftAsk, true}, {activities.DriftForce, false}, {activities.DriftForce, true}} {
+	}{{activities.DriftAsk, false}, {activities.DriftAsk, true}, {activities.DriftForce, false}, {activities.DriftForce,
+		true}} {
 		overwritten := false
 		w := &world{forward: failing("b"), undo: func(step string, _ int, d activities.Decision) (activities.Undone, error) {
 			switch {
@@ -317,7 +324,8 @@ func TestAReportKeepsWhatAForceOverwrote(t *testing.T) {
 			}
 			overwritten = true
 			if c.fails {
-				return activities.Undone{}, temporal.NewNonRetryableApplicationError("the disk broke", string(activities.ActionDenied), nil)
+				return activities.Undone{},
+					temporal.NewNonRetryableApplicationError("the disk broke", string(activities.ActionDenied), nil)
 			}
 			return restored, nil
 		}}
@@ -383,20 +391,24 @@ func TestAResidueThatAnEarlierUndoHealedIsToldAsHealed(t *testing.T) {
 	w := &world{undo: func(s string, _ int, _ activities.Decision) (activities.Undone, error) {
 		switch s {
 		case "a":
-			return activities.Undone{Outcome: activities.Compensated, Heals: []string{activities.NewToken("chain", "b", 1), activities.NewToken("chain", "c", 1)}}, nil
+			return activities.Undone{Outcome: activities.Compensated,
+				Heals: []string{activities.NewToken("chain", "b", 1), activities.NewToken("chain", "c", 1)}}, nil
 		case "c":
 			return restored, nil
 		}
 		return activities.Undone{Outcome: activities.Residue, Observed: "it does not run", Losses: []string{"its log"}}, nil
 	}}
-	s := &script{world: w, steps: []plain{{ID: "other"}, {ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c", Needs: []string{"b"}}}}
+	s := &script{world: w,
+		steps: []plain{{ID: "other"}, {ID: "a"}, {ID: "b", Needs: []string{"a"}}, {ID: "c", Needs: []string{"b"}}}}
 	s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
 		part := saga.UnwindSteps(ctx, cause, named("a"))
 		require.Equal(t, compensations.Unwound, part.Status)
 		return saga.Unwind(ctx, cause)
 	}
 	report := s.run(t)
-	require.Equal(t, []string{"a settled compensated", "b settled compensated", "c settled restored", "other settled residue"}, rows(report.Steps))
+	require.Equal(t,
+		[]string{"a settled compensated", "b settled compensated", "c settled restored", "other settled residue"},
+		rows(report.Steps))
 	require.Equal(t, "healed by the undo of step a; until then: it does not run", report.Steps[1].Observed)
 	require.Empty(t, report.Steps[1].Losses)
 	require.Equal(t, map[string]int{"restored": 1, "compensated": 2, "residue": 1}, report.Outcomes)
@@ -407,7 +419,8 @@ func TestAStoppingWorkerAndAnOpenBreakerParkNothing(t *testing.T) {
 	w := &world{forward: failing("b"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		switch {
 		case step == "a" && n <= 2:
-			return activities.Undone{}, temporal.NewNonRetryableApplicationError("stopping", string(activities.WorkerStopping), nil)
+			return activities.Undone{}, temporal.NewNonRetryableApplicationError("stopping", string(activities.WorkerStopping),
+				nil)
 		case step == "a" && n == 3:
 			return activities.Undone{}, temporal.NewNonRetryableApplicationError("open", string(activities.BreakerOpen), nil)
 		}
@@ -438,21 +451,25 @@ func TestTheLedgerIsData(t *testing.T) {
 }
 
 func TestAReadOnlyStepKeepsTheOrderAroundIt(t *testing.T) {
-	p := newRun(t, &world{forward: failing("c"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
-		if step == "c" && n == 1 {
-			return activities.Undone{Outcome: activities.Unknown}, nil
-		}
-		return restored, nil
-	}})
+	p := newRun(t,
+		&world{forward: failing("c"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+			if step == "c" && n == 1 {
+				return activities.Undone{Outcome: activities.Unknown}, nil
+			}
+			return restored, nil
+		}})
 	p.resolve(time.Minute, "c", compensations.Retry)
-	report := p.report([]plain{{ID: "a"}, {ID: "look", Needs: []string{"a"}, ReadOnly: true}, {ID: "c", Needs: []string{"look"}}})
-	require.Equal(t, []string{"do a", "do look", "do c", "undo c", "undo c", "undo a"}, p.world.calls, "a waits for c, through the step between")
+	report := p.report([]plain{{ID: "a"}, {ID: "look", Needs: []string{"a"}, ReadOnly: true},
+		{ID: "c", Needs: []string{"look"}}})
+	require.Equal(t, []string{"do a", "do look", "do c", "undo c", "undo c", "undo a"}, p.world.calls,
+		"a waits for c, through the step between")
 	require.Equal(t, "settled nothing-to-undo", outcomes(report)["look"])
 }
 
 func TestAForcePolicyGivesUpOnEverChangingDrift(t *testing.T) {
 	w := &world{forward: failing("a"), undo: func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
-		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.Digest(fmt.Sprint("sha256:", n))}}, nil
+		return activities.Undone{Outcome: activities.Drifted,
+			Drift: &activities.Drift{Digest: activities.Digest(fmt.Sprint("sha256:", n))}}, nil
 	}}
 	r := newRun(t, w)
 	r.resolve(time.Hour, "a", compensations.Accept)
@@ -502,7 +519,8 @@ func TestAnUndoThatFailsForMinutesSaysWhyAndIsTriedOn(t *testing.T) {
 func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
 	w := &world{forward: failing("d")}
 	r := newRun(t, w)
-	// In the test environment every queue is served, so the world returns what a server would, and then waits as one would.
+	// In the test environment every queue is served, so the world returns what a server would, and
+	// then waits as one would.
 	decided := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
@@ -518,7 +536,8 @@ func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
 		var now compensations.Report
 		require.NoError(t, v.Get(&now))
 		require.Equal(t, "waiting for host far", now.Steps[2].Reason)
-		require.Equal(t, map[string]string{"a": "pending ", "b": "pending ", "c": "waiting ", "d": "settled restored"}, outcomes(now))
+		require.Equal(t, map[string]string{"a": "pending ", "b": "pending ", "c": "waiting ", "d": "settled restored"},
+			outcomes(now))
 	}, 50*time.Millisecond)
 	r.resolve(60*time.Millisecond, "c", compensations.Retry) // refused: it goes on by itself
 	r.resolve(100*time.Millisecond, "c", compensations.Skip)
@@ -551,7 +570,8 @@ func TestAReportFitsIntoAPayload(t *testing.T) {
 }
 
 func TestALongReportDropsCleanStepsFirstAndBoundsNotes(t *testing.T) {
-	r := compensations.Report{Status: compensations.Remains, Notes: slices.Repeat([]string{strings.Repeat("n", 2000)}, 1000)}
+	r := compensations.Report{Status: compensations.Remains,
+		Notes: slices.Repeat([]string{strings.Repeat("n", 2000)}, 1000)}
 	for i := range 100 {
 		s := compensations.StepReport{Step: fmt.Sprint(i), State: string(compensations.Settled), Outcome: activities.Restored}
 		if i == 99 {

@@ -8,9 +8,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Shorten shortens the texts in c, for a workflow whose Carry is too large for a payload: every text to n bytes, every list of
-// texts to a few, each drift to its digest. Entries and people's decisions stay, and the digests of parks that were shown remain
-// valid. Afterwards c shares nothing with the saga.
+// Shorten shortens the texts in c, for a workflow whose Carry is too large for a payload: every
+// text to n bytes, every list of texts to a few, each drift to its digest. Entries and people's
+// decisions stay, and the digests of parks that were shown remain valid. Afterwards c shares
+// nothing with the saga.
 func (c *Carry) Shorten(n int) {
 	c.Past.Steps = slices.Clone(c.Past.Steps)
 	for i := range c.Past.Steps {
@@ -22,7 +23,8 @@ func (c *Carry) Shorten(n int) {
 			p.Shown = p.Digest(activities.Entry{Token: token})
 		}
 		p.Reason, p.Notes = clip(p.Reason, n), clipAll(p.Notes, n)
-		p.Undone.Observed, p.Undone.Losses, p.Undone.Drift = clip(p.Undone.Observed, n), clipAll(p.Undone.Losses, n), withoutDiff(p.Undone.Drift)
+		p.Undone.Observed, p.Undone.Losses, p.Undone.Drift = clip(p.Undone.Observed, n), clipAll(p.Undone.Losses, n),
+			withoutDiff(p.Undone.Drift)
 		p.ForcedDrift = withoutDiff(p.ForcedDrift)
 		c.Progress[token] = p
 	}
@@ -34,7 +36,8 @@ func dropSteps(steps []StepReport, n int) []StepReport {
 	return steps[:min(len(steps), n)]
 }
 
-// Shorten shortens the texts of a report to n bytes, its lists to a few and its drift to the digest, which is what decides.
+// Shorten shortens the texts of a report to n bytes, its lists to a few and its drift to the
+// digest, which is what decides.
 func (s *StepReport) Shorten(n int) {
 	s.Summary, s.Observed, s.Reason = clip(s.Summary, n), clip(s.Observed, n), clip(s.Reason, n)
 	s.Losses, s.Notes, s.Drift = clipAll(s.Losses, n), clipAll(s.Notes, n), withoutDiff(s.Drift)

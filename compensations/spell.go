@@ -8,10 +8,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// An undo that fails is tried again by the server, which tells the workflow nothing. So it is tried in spells: at the end of each the
-// workflow hears why it has failed, and shows that.
+// An undo that fails is tried again by the server, which tells the workflow nothing. So it is tried
+// in spells: at the end of each the workflow hears why it has failed, and shows that.
 
-// With pauses from a second to a minute between them, firstTries take three minutes, and maxTries an hour.
+// With pauses from a second to a minute between them, firstTries take three minutes, and maxTries
+// an hour.
 const (
 	firstTries = 9
 	maxTries   = 60

@@ -14,9 +14,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Unwind undoes every entry, last in first out among those that depend on each other. It returns when each one is settled, or,
-// with a report whose status is Open, when Options.Pause says so. Cancelling ctx does not stop it. An entry that is parked or
-// waits for its host holds back only what it needs.
+// Unwind undoes every entry, last in first out among those that depend on each other. It returns
+// when each one is settled, or, with a report whose status is Open, when Options.Pause says so.
+// Cancelling ctx does not stop it. An entry that is parked or waits for its host holds back only
+// what it needs.
 func (s *Saga) Unwind(ctx workflow.Context, cause Cause) Report {
 	began := workflow.Now(ctx)
 	s.unfinished = nil
@@ -32,11 +33,12 @@ func (s *Saga) report(before Past) Report {
 	return r
 }
 
-// UnwindSteps undoes the entries that isMeant selects and all that build on them, like Unwind, and leaves the others on the
-// ledger: the workflow may go on. The report lists the selected entries. One that a person has skipped stays on the ledger.
+// UnwindSteps undoes the entries that isMeant selects and all that build on them, like Unwind, and
+// leaves the others on the ledger: the workflow may go on. The report lists the selected entries.
+// One that a person has skipped stays on the ledger.
 //
-// If Options.Pause interrupts it, the report's status is Open. The next call, on this saga or on the one that Resume makes of its
-// Carry, then also undoes what is left.
+// If Options.Pause interrupts it, the report's status is Open. The next call, on this saga or on
+// the one that Resume makes of its Carry, then also undoes what is left.
 func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activities.Entry) bool) Report {
 	began := workflow.Now(ctx)
 	s.unwindEntries(ctx, cause, Closure(s.ledger.Entries(), func(e activities.Entry) bool {
@@ -56,7 +58,8 @@ func (s *Saga) UnwindSteps(ctx workflow.Context, cause Cause, isMeant func(activ
 	return r
 }
 
-// Closure returns those of entries that isMeant selects, and all that build on them. Entries are the oldest first.
+// Closure returns those of entries that isMeant selects, and all that build on them. Entries are
+// the oldest first.
 func Closure(entries []activities.Entry, isMeant func(activities.Entry) bool) []activities.Entry {
 	var closure []activities.Entry
 	in := map[string]bool{}
@@ -98,7 +101,8 @@ func (s *Saga) unwindEntries(ctx workflow.Context, cause Cause, entries []activi
 	}
 }
 
-// maxPending is how many undos are scheduled at once, including those that wait for their hosts: a server allows about 2,000.
+// maxPending is how many undos are scheduled at once, including those that wait for their hosts: a
+// server allows about 2,000.
 const maxPending = 1000
 
 // mayStart reports whether one more undo may be scheduled.
@@ -149,7 +153,8 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	tries := newTries(policy.Attempts)
 	for {
-		undone, err := s.runUndo(ctx, it, spell{tries.next, hostWait, max(policy.Within-workflow.Now(ctx).Sub(began), time.Second)})
+		undone, err := s.runUndo(ctx, it,
+			spell{tries.next, hostWait, max(policy.Within-workflow.Now(ctx).Sub(began), time.Second)})
 		if it.chosen != "" {
 			s.endWithdrawn(ctx, it, undone, err)
 			return
@@ -210,8 +215,8 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	}
 }
 
-// endWithdrawn ends an undo that a person withdrew while it waited for its host, now that it can no longer act. If a worker took it
-// at that moment, what it did counts.
+// endWithdrawn ends an undo that a person withdrew while it waited for its host, now that it can no
+// longer act. If a worker took it at that moment, what it did counts.
 func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Undone, err error) {
 	switch {
 	case err == nil && undone.Outcome.Settles():
@@ -227,7 +232,8 @@ func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Un
 	s.countState(ctx, it.report())
 }
 
-// overwritesDrift reports whether the step's drift policy overwrites the drift that an undo has found.
+// overwritesDrift reports whether the step's drift policy overwrites the drift that an undo has
+// found.
 func (it *item) overwritesDrift(undone activities.Undone) bool {
 	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
 		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced
@@ -253,7 +259,8 @@ func (s *Saga) markWaiting(ctx workflow.Context, it *item) {
 // isFailing reports whether the entry's undo has failed for minutes, and is tried on.
 func (it *item) isFailing() bool { return it.state == Running && it.Reason != "" }
 
-// markFailing shows why the entry's undo fails, while it is tried on, and has a person alerted the first time.
+// markFailing shows why the entry's undo fails, while it is tried on, and has a person alerted the
+// first time.
 func (s *Saga) markFailing(it *item, reason string) {
 	isNew := !it.isFailing()
 	it.Reason = clip(reason, maxParkReason)
@@ -317,7 +324,8 @@ func (s *Saga) settleUndo(ctx workflow.Context, it *item, undone activities.Undo
 		it.Reason = "drifted; skipped, as the step's drift policy says"
 		s.plan.setState(it, Skipped)
 	case undone.Outcome == "":
-		s.parkFailed(ctx, it, fmt.Sprintf("the undo %s returned no outcome: whether it has undone anything is not known", it.entry.UndoType))
+		s.parkFailed(ctx, it,
+			fmt.Sprintf("the undo %s returned no outcome: whether it has undone anything is not known", it.entry.UndoType))
 		return
 	case undone.Outcome == activities.Drifted:
 		s.parkUndo(ctx, it, "someone else changed it since: "+undone.Observed)

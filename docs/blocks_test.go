@@ -20,7 +20,8 @@ type block struct {
 
 func (b block) String() string { return fmt.Sprintf("%s:%d", filepath.Base(b.page), b.line) }
 
-// isTask says that a block of YAML is a task file, or steps of one. Other YAML is a worker's config.
+// isTask says that a block of YAML is a task file, or steps of one. Other YAML is a worker's
+// config.
 func (b block) isTask() bool {
 	return strings.HasPrefix(b.text, "name: ") || strings.HasPrefix(b.text, "- id: ")
 }
@@ -38,7 +39,8 @@ func (b block) taskFile() string {
 	return b.text
 }
 
-// blocks are all fenced blocks of README.md and the pages beside this test that are in one of the languages.
+// blocks are all fenced blocks of README.md and the pages beside this test that are in one of the
+// languages.
 func blocks(t *testing.T, langs ...string) (all []block) {
 	t.Helper()
 	pages, err := filepath.Glob("*.md")

@@ -1,4 +1,5 @@
-// Package docs_test runs every block of YAML and every command in README.md and docs, as they stand, on real parts.
+// Package docs_test runs every block of YAML and every command in README.md and docs, as they
+// stand, on real parts.
 package docs_test
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// TestMain makes the test binary serve as the programs that the documentation tells people to type, by links of their names.
+// TestMain makes the test binary serve as the programs that the documentation tells people to type,
+// by links of their names.
 func TestMain(m *testing.M) {
 	switch filepath.Base(os.Args[0]) {
 	case "starter":

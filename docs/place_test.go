@@ -37,7 +37,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// place is the machine that the documentation speaks of. Its blocks run as they stand, but for these names:
+// place is the machine that the documentation speaks of. Its blocks run as they stand, but for
+// these names:
 //
 //	/srv, /var/lib/unwind, /etc/unwind, /run/secrets   are below a folder of the test
 //	containers app, build, mail and web, image web:2.0 have names that nothing else on the engine has
@@ -64,15 +65,19 @@ variable "customer" { default = "none" }
 resource "terraform_data" "customer" { input = var.customer }
 `
 
-// shop is the database of docs/postgres.md: 28 accounts without a plan and 12 trials that have ended.
+// shop is the database of docs/postgres.md: 28 accounts without a plan and 12 trials that have
+// ended.
 var shop = []string{
 	"CREATE TABLE plan (id int PRIMARY KEY, name text)", "INSERT INTO plan VALUES (1, 'basic')",
-	"CREATE TABLE account (id int PRIMARY KEY, plan int, email text)", "INSERT INTO account SELECT i, NULL, 'x@example.com' FROM generate_series(1, 28) i",
-	"CREATE TABLE trial (id int PRIMARY KEY, ends timestamptz)", "INSERT INTO trial SELECT i, now() - interval '1 day' FROM generate_series(1, 12) i",
+	"CREATE TABLE account (id int PRIMARY KEY, plan int, email text)",
+	"INSERT INTO account SELECT i, NULL, 'x@example.com' FROM generate_series(1, 28) i",
+	"CREATE TABLE trial (id int PRIMARY KEY, ends timestamptz)",
+	"INSERT INTO trial SELECT i, now() - interval '1 day' FROM generate_series(1, 12) i",
 	"CREATE TABLE card (id int PRIMARY KEY)",
 }
 
-// newPlace makes the place, with all that the machine must have. Where a part is missing, the test is skipped.
+// newPlace makes the place, with all that the machine must have. Where a part is missing, the test
+// is skipped.
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	testrun.NeedRoot(t, "snapshots of volumes")
@@ -140,7 +145,8 @@ func (p *place) startSettings() {
 	p.write("run/secrets/etcd", "secret")
 }
 
-// startContainers starts the containers that steps work in, with small stand-ins for the programs that they run there.
+// startContainers starts the containers that steps work in, with small stand-ins for the programs
+// that they run there.
 func (p *place) startContainers() {
 	p.Helper()
 	var pairs []string
@@ -185,7 +191,8 @@ func (p *place) linkPrograms() {
 		require.NoError(p, os.Symlink(self, filepath.Join(bin, name)))
 	}
 	server := servertest.Shared(p.T)
-	p.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TEMPORAL_ADDRESS="+server.Address, "TEMPORAL_NAMESPACE="+server.Namespace,
+	p.env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TEMPORAL_ADDRESS="+server.Address,
+		"TEMPORAL_NAMESPACE="+server.Namespace,
 		"UNWIND_QUEUE="+p.queue(), "UNWIND_STATE="+p.stateOfDev(), "HOME="+p.root)
 }
 
@@ -194,13 +201,15 @@ func (p *place) stateOfDev() string { return filepath.Join(p.root, "state-of-dev
 
 func (p *place) queue() string { return "docs-" + filepath.Base(filepath.Dir(p.root)) }
 
-// config is the config of the worker that serves the place; every step of the documentation must work with it.
+// config is the config of the worker that serves the place; every step of the documentation must
+// work with it.
 func (p *place) config() host.Config {
 	in := func(name string) string { return filepath.Join(p.root, name) }
 	return host.Config{
 		Host: "build-1", Queue: p.queue(), State: in("state"), StopTimeout: time.Second, CheckCommands: []string{"grep"},
 		Secrets: map[string]string{
-			"STRIPE_KEY": "file:" + in("run/secrets/stripe"), "MAIL_TOKEN": "file:" + in("run/secrets/mail"), "SHOP_DSN": "file:" + in("run/secrets/shop"),
+			"STRIPE_KEY": "file:" + in("run/secrets/stripe"), "MAIL_TOKEN": "file:" + in("run/secrets/mail"),
+			"SHOP_DSN":  "file:" + in("run/secrets/shop"),
 			"CACHE_URL": "file:" + in("run/secrets/cache"),
 		},
 		Worlds: []activities.Settings{
@@ -229,7 +238,8 @@ func (p *place) work(c host.Config) *host.Worker {
 	p.Helper()
 	metrics := host.NewMetrics()
 	p.Cleanup(metrics.Close)
-	w, err := host.Start(p.Context(), c, host.Options{Client: p.client, Namespace: servertest.Shared(p.T).Namespace, Metrics: metrics})
+	w, err := host.Start(p.Context(), c,
+		host.Options{Client: p.client, Namespace: servertest.Shared(p.T).Namespace, Metrics: metrics})
 	require.NoError(p, err)
 	p.Cleanup(func() {
 		w.Stop()
@@ -241,13 +251,15 @@ func (p *place) work(c host.Config) *host.Worker {
 	return w
 }
 
-// removeLayers removes what a worker has on the engine. A worker that stops at once may still be starting its helper there.
+// removeLayers removes what a worker has on the engine. A worker that stops at once may still be
+// starting its helper there.
 func (p *place) removeLayers(state string) {
 	p.Helper()
 	home, err := world.Home(state)
 	require.NoError(p, err)
 	engine := containertest.Docker(containertest.Outliving(p.T))
-	require.Eventually(p, func() bool { return sidecar.Remove(context.Background(), engine, home) == nil }, patience, 100*time.Millisecond)
+	require.Eventually(p, func() bool { return sidecar.Remove(context.Background(), engine, home) == nil }, patience,
+		100*time.Millisecond)
 }
 
 // sh runs a command line in /srv, and returns what it prints.

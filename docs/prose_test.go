@@ -16,7 +16,8 @@ var (
 	inline = regexp.MustCompile("`((?:starter|go run) [^`]+)`")
 )
 
-// TestCommandsInTheTextExist looks up the commands and flags that the text mentions. Command lines to type stand in blocks, which are run.
+// TestCommandsInTheTextExist looks up the commands and flags that the text mentions. Command lines
+// to type stand in blocks, which are run.
 func TestCommandsInTheTextExist(t *testing.T) {
 	found := 0
 	for _, page := range pagesToRead(t) {

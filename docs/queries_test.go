@@ -12,7 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 )
 
-// runQueries has the server answer every query that the page on operations gives for the Temporal UI, with tasks of each kind there.
+// runQueries has the server answer every query that the page on operations gives for the Temporal
+// UI, with tasks of each kind there.
 func (p *place) runQueries() {
 	page, err := os.ReadFile("operations.md")
 	require.NoError(p, err)
@@ -28,8 +29,10 @@ func (p *place) runQueries() {
 		"tasks that need a person": {[]string{gate, parked}, []string{remains, undone}},
 		"undos that are parked":    {[]string{parked}, []string{gate, remains, undone}},
 		"what fails and is tried on: a commit that is owed, a hold, an undo": {nil, []string{gate, parked, remains, undone}},
-		"tasks that left something behind":                                   {[]string{remains}, []string{gate, parked, undone}},
-		"everything about one task":                                          {[]string{undone, "rollback-" + undone}, []string{gate, parked, remains}},
+		"tasks that left something behind": {[]string{remains},
+			[]string{gate, parked, undone}},
+		"everything about one task": {[]string{undone, "rollback-" + undone},
+			[]string{gate, parked, remains}},
 	} {
 		require.Contains(p, queries, what)
 		query := strings.ReplaceAll(queries[what], "release-k3x9q2", undone)

@@ -27,12 +27,17 @@ var notRun = map[string]string{
 	"cd /srv":                              "each command is typed there",
 	"claude mcp add unwind -- starter mcp": "it needs Claude Code; starter/command/mcp_test.go serves a client of its own",
 	"codex mcp add unwind -- starter mcp":  "it needs Codex; starter/command/mcp_test.go serves a client of its own",
-	"claude mcp add files -- starter mcp --wrap 'npx -y @modelcontextprotocol/server-filesystem /srv/app' --declarations /etc/unwind/filesystem.yaml": "it needs " +
+	"claude mcp add files -- starter mcp --wrap 'npx -y @modelcontextprotocol/server-filesystem /srv/app' " +
+		"--declarations /etc/unwind/filesystem.yaml": "it needs " +
 		"Claude Code and the network; starter/command/mcpwrap_linux_test.go wraps a server of its own",
-	"starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN": "it takes a fixed port; starter/command/mcp_http_test.go serves on a free one",
-	"go install ./starter ./worker":                             "it would change the machine; the deep tests of deploy/release build both and run what they have built",
-	"worker --config worker.yaml":                               "TestTheDocumentationWorks starts a worker with this config; worker/main_test.go runs the command",
-	"starter resolve TASK STEP --do reset":                      "it needs a container that was removed: activities/container/reset_test.go",
+	"starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN": "it takes a fixed port; " +
+		"starter/command/mcp_http_test.go serves on a free one",
+	"go install ./starter ./worker": "it would change the machine; the deep tests of " +
+		"deploy/release build both and run what they have built",
+	"worker --config worker.yaml": "TestTheDocumentationWorks starts a worker with this " +
+		"config; worker/main_test.go runs the command",
+	"starter resolve TASK STEP --do reset": "it needs a container that was removed: " +
+		"activities/container/reset_test.go",
 }
 
 // scene is what a command line needs: a task in some state.
@@ -90,7 +95,8 @@ func (p *place) typeBlock(b block) {
 	}
 }
 
-// writeNamedFiles writes the files that the commands of a page name: the first blocks of their kind on it.
+// writeNamedFiles writes the files that the commands of a page name: the first blocks of their kind
+// on it.
 func (p *place) writeNamedFiles(page string) {
 	written := map[string]bool{}
 	for _, b := range blocks(p.T, "yaml", "hcl") {
@@ -140,7 +146,8 @@ func (p *place) typeLine(b block, line string) {
 func (p *place) task(gate string) (id string) {
 	p.Helper()
 	p.runs++
-	id = fmt.Sprintf("%s-%s-%d", p.queue(), strings.NewReplacer("/", "-", ".", "-", ":", "-").Replace(p.Name()), time.Now().UnixNano())
+	id = fmt.Sprintf("%s-%s-%d", p.queue(), strings.NewReplacer("/", "-", ".", "-", ":", "-").Replace(p.Name()),
+		time.Now().UnixNano())
 	file := p.file(id+".yaml", fmt.Sprintf(`
 name: a scene
 steps:
@@ -175,7 +182,8 @@ func (p *place) rolledBack() string {
 	return id
 }
 
-// parked is a task whose step "infrastructure" has failed after somebody else changed what it wrote.
+// parked is a task whose step "infrastructure" has failed after somebody else changed what it
+// wrote.
 func (p *place) parked() string {
 	p.Helper()
 	id := fmt.Sprintf("%s-parked-%d", p.queue(), time.Now().UnixNano())
@@ -197,7 +205,9 @@ steps:
 	_, _ = p.command("starter reject " + id + " last --why no").CombinedOutput()
 	require.Eventually(p, func() bool {
 		r := p.state(id).Report
-		return r != nil && slices.ContainsFunc(r.Steps, func(s compensations.StepReport) bool { return s.State == string(compensations.Parked) })
+		return r != nil &&
+			slices.ContainsFunc(r.Steps,
+				func(s compensations.StepReport) bool { return s.State == string(compensations.Parked) })
 	}, patience, 20*time.Millisecond)
 	return id
 }
@@ -271,7 +281,8 @@ func (p *place) atTerminal(line string) string {
 func (p *place) background(line string) {
 	p.Helper()
 	p.env = slices.Concat(p.env, []string{"UNWIND_QUEUE=" + p.queue() + "-dev"})
-	c := p.commandUntil(context.WithoutCancel(p.Context()), "exec "+line) // a test's context ends before its Cleanup, which stops it
+	// a test's context ends before its Cleanup, which stops it
+	c := p.commandUntil(context.WithoutCancel(p.Context()), "exec "+line)
 	var out testrun.Buffer
 	c.Stdout, c.Stderr = &out, &out
 	require.NoError(p, c.Start())
@@ -280,10 +291,12 @@ func (p *place) background(line string) {
 		require.NoError(p, c.Wait(), out.String())
 		p.removeLayers(p.stateOfDev())
 	})
-	require.Eventually(p, func() bool { return strings.Contains(out.String(), "Ctrl-C stops it") }, patience, 20*time.Millisecond, "%s", &out)
+	require.Eventually(p, func() bool { return strings.Contains(out.String(), "Ctrl-C stops it") }, patience,
+		20*time.Millisecond, "%s", &out)
 }
 
-// TestTheOperatorsCommandRegistersEveryAttribute compares the command in the page on operations with what the server has.
+// TestTheOperatorsCommandRegistersEveryAttribute compares the command in the page on operations
+// with what the server has.
 func TestTheOperatorsCommandRegistersEveryAttribute(t *testing.T) {
 	var line string
 	for _, b := range blocks(t, "sh") {

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// runTemporalCLI does what the temporal CLI does for the commands in the documentation, with the same flags: the CLI itself is not
-// there on every machine.
+// runTemporalCLI does what the temporal CLI does for the commands in the documentation, with the
+// same flags: the CLI itself is not there on every machine.
 func runTemporalCLI(args []string) error {
 	switch {
 	case strings.HasPrefix(strings.Join(args, " "), "workflow signal "):
@@ -32,7 +32,8 @@ func sendSignal(args []string) error {
 	if !json.Valid([]byte(*input)) {
 		return fmt.Errorf("--input %s: is not JSON", *input)
 	}
-	c, err := client.Dial(client.Options{HostPort: os.Getenv("TEMPORAL_ADDRESS"), Namespace: os.Getenv("TEMPORAL_NAMESPACE")})
+	c, err := client.Dial(client.Options{HostPort: os.Getenv("TEMPORAL_ADDRESS"),
+		Namespace: os.Getenv("TEMPORAL_NAMESPACE")})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,8 @@ func TestTheDocumentationWorks(t *testing.T) {
 	t.Run("queries", func(t *testing.T) { p.in(t).runQueries() })
 }
 
-// runYAML runs every task file and every list of steps, takes them back, and starts a worker with every config.
+// runYAML runs every task file and every list of steps, takes them back, and starts a worker with
+// every config.
 func (p *place) runYAML() {
 	all := blocks(p.T, "yaml", "yml")
 	require.Greater(p, len(all), 15)
@@ -66,12 +67,14 @@ func (p *place) runSession(b block, id string) {
 	p.sh("starter session finish " + id)
 }
 
-// startConfig starts a worker with a config: on queues and with a state folder of its own, with our servers.
+// startConfig starts a worker with a config: on queues and with a state folder of its own, with our
+// servers.
 func (p *place) startConfig(b block, i int) {
 	c, err := host.ReadConfig(p.file(fmt.Sprintf("worker-%d.yaml", i), p.here(b.text)))
 	require.NoError(p, err)
 	c = p.withServers(c)
-	c.Queue, c.State, c.StopTimeout = fmt.Sprintf("%s-%d", p.queue(), i), filepath.Join(p.root, fmt.Sprintf("state-%d", i)), time.Second
+	c.Queue, c.State, c.StopTimeout = fmt.Sprintf("%s-%d", p.queue(), i), filepath.Join(p.root,
+		fmt.Sprintf("state-%d", i)), time.Second
 	if c.Listen != "" {
 		c.Listen = "127.0.0.1:0"
 	}

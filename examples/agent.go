@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Act is one request that the agent of a session makes. One of Savepoint, Rollback and Step is set. After its last act the agent
-// finishes the session.
+// Act is one request that the agent of a session makes. One of Savepoint, Rollback and Step is set.
+// After its last act the agent finishes the session.
 type Act struct {
 	// Why is what the agent says about it.
 	Why string

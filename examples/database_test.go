@@ -54,27 +54,34 @@ func TestAMigrationThatFailsLeavesTheDatabaseAsItWas(t *testing.T) {
 	r, err := p.end(p.id())
 	require.ErrorContains(t, err, "it changes 1 row, and changes says 2")
 	require.Equal(t, compensations.Unwound, r.Status)
-	require.Equal(t, []string{"count nothing-to-undo", "widen restored", "backfill restored", "configure restored", "retire nothing-to-undo"}, outcomes(r))
+	require.Equal(t,
+		[]string{"count nothing-to-undo", "widen restored", "backfill restored", "configure restored",
+			"retire nothing-to-undo"}, outcomes(r))
 	require.Equal(t, before, query(".dump --preserve-rowids"))
 	conf, err := os.ReadFile(filepath.Join(data, "shop.conf"))
 	require.NoError(t, err)
 	require.Equal(t, "price_column = euros\n", string(conf))
 }
 
-// TestAMigrationOfTwoServicesIsAllOrNothing runs the task where the services disagree about one customer, and then where they agree.
+// TestAMigrationOfTwoServicesIsAllOrNothing runs the task where the services disagree about one
+// customer, and then where they agree.
 func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	testrun.NeedProgram(t, "sqlite3", "install the package sqlite3")
 	server, caches := postgrestest.Need(t), redistest.Need(t)
-	billing := server.Database(t, `CREATE TABLE customer (id int PRIMARY KEY, name text NOT NULL UNIQUE, paid int NOT NULL, closed bool NOT NULL DEFAULT false);
+	billing := server.Database(t,
+		`CREATE TABLE customer (id int PRIMARY KEY, name text NOT NULL UNIQUE, paid int NOT NULL,
+			closed bool NOT NULL DEFAULT false);
 		CREATE TABLE invoice (id int PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE, cents int);
-		INSERT INTO customer VALUES (1, 'Ann', 25000, false), (2, 'Bob', 9900, false), (3, 'Cy', 12000, false), (4, 'Dee', 0, true);
+		INSERT INTO customer VALUES (1, 'Ann', 25000, false), (2, 'Bob', 9900, false), (3, 'Cy', 12000, false), (4, 'Dee', 0,
+		true);
 		INSERT INTO invoice VALUES (1, 1, 25000), (2, 4, 100), (3, 4, 300)`)
 	source, err := os.ReadFile("database/migrate-tiers.yaml")
 	require.NoError(t, err)
 	data, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	shop := sqliteIn(t, filepath.Join(data, "shop.db"))
-	shop(`CREATE TABLE customer (id INTEGER PRIMARY KEY, spent INTEGER); INSERT INTO customer VALUES (1, 25000), (2, 10100), (3, 12000);`)
+	shop(`CREATE TABLE customer (id INTEGER PRIMARY KEY, spent INTEGER);
+		INSERT INTO customer VALUES (1, 25000), (2, 10100), (3, 12000);`)
 	conf := filepath.Join(data, "shop.conf")
 	require.NoError(t, os.WriteFile(conf, []byte("tiers = off\n"), 0o600))
 	number := caches.Database()
@@ -116,7 +123,8 @@ func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	require.ErrorContains(t, err, "check 1 (query, staged)")
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, []string{
-		"billing-schema restored", "billing-backfill restored", "billing-gold nothing-to-undo", "shop-schema restored", "shop-backfill restored", "configure restored", "flush restored", "compare nothing-to-undo",
+		"billing-schema restored", "billing-backfill restored", "billing-gold nothing-to-undo", "shop-schema restored",
+		"shop-backfill restored", "configure restored", "flush restored", "compare nothing-to-undo",
 	}, outcomes(r))
 	require.Equal(t, before, look())
 
@@ -128,7 +136,8 @@ func TestAMigrationOfTwoServicesIsAllOrNothing(t *testing.T) {
 	require.Equal(t, compensations.Committed, r.Status)
 	require.Equal(t, "1|gold\n2|basic\n3|gold\n", shop("SELECT id, tier FROM customer"))
 	require.NotContains(t, look()[0], "Dee")
-	require.Equal(t, []string{"session:9", "tiers", "unwind:journal"}, slices.Sorted(slices.Values(cache.Keys(t.Context(), "*").Val())))
+	require.Equal(t, []string{"session:9", "tiers", "unwind:journal"},
+		slices.Sorted(slices.Values(cache.Keys(t.Context(), "*").Val())))
 }
 
 // sqliteIn runs scripts on a database by SQLite's own program.

@@ -36,15 +36,18 @@ func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, &compensations.Cause{Kind: compensations.Failure, Step: "go-live", Text: r.Cause.Text}, r.Cause)
 	require.Equal(t, []string{
-		"configure restored", "install restored", "plans restored", "customer compensated", "product compensated", "price compensated",
+		"configure restored", "install restored", "plans restored", "customer compensated", "product compensated",
+		"price compensated",
 		"subscription compensated", "infrastructure compensated", "go-live restored",
 	}, outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
-		"file.write", "container.exec", "sqlite.exec", "stripe.customer.create", "stripe.product.create", "stripe.price.create",
+		"file.write", "container.exec", "sqlite.exec", "stripe.customer.create", "stripe.product.create",
+		"stripe.price.create",
 		"stripe.subscription.create", "terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write",
 		"file.write.undo", "terraform.apply.undo", "stripe.subscription.create.undo", "stripe.price.create.undo",
-		"stripe.product.create.undo", "stripe.customer.create.undo", "sqlite.exec.undo", "container.exec.undo", "file.write.undo", "container.exec.commit",
+		"stripe.product.create.undo", "stripe.customer.create.undo", "sqlite.exec.undo", "container.exec.undo",
+		"file.write.undo", "container.exec.commit",
 	}, p.calls(p.id()))
 }
 
@@ -62,7 +65,9 @@ func TestPublishOkCommitsAndWhatItDidStays(t *testing.T) {
 	// The customer needs nothing, and starts together with the first step.
 	require.ElementsMatch(t, []string{"file.write", "stripe.customer.create"}, calls[:2])
 	require.ElementsMatch(t, []string{"container.exec", "stripe.coupon.create"}, calls[2:4])
-	require.Equal(t, []string{"terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write", "container.exec.commit"}, calls[4:])
+	require.Equal(t,
+		[]string{"terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write", "container.exec.commit"},
+		calls[4:])
 }
 
 func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
@@ -73,7 +78,8 @@ func TestPublishRejectedIsTakenBackAndItsGatedStepNeverRuns(t *testing.T) {
 	require.ErrorContains(t, err, "rejected by ann: it is her call")
 	require.Equal(t, compensations.Rejected, r.Cause.Kind)
 	require.Equal(t, compensations.Unwound, r.Status)
-	require.Equal(t, []string{"configure restored", "install restored", "customer compensated", "go-live nothing-to-undo"}, outcomes(r))
+	require.Equal(t, []string{"configure restored", "install restored", "customer compensated", "go-live nothing-to-undo"},
+		outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "container.exec", "stripe.customer.create", "file.delete.plan",
@@ -86,7 +92,8 @@ func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
 	// Both have acted, and neither has ended. They may write while one snapshot is being taken.
 	require.Eventually(t, func() bool {
 		now, err := found.Look(t.Context(), p.stage.Place())
-		return err == nil && now[found.ContainerWorld]["/srv/app/migration"] != nil && now[found.FilesWorld]["current.json"] != nil
+		return err == nil && now[found.ContainerWorld]["/srv/app/migration"] != nil &&
+			now[found.FilesWorld]["current.json"] != nil
 	}, patience, 100*time.Millisecond)
 	require.NoError(t, p.client.CancelWorkflow(t.Context(), p.id(), ""))
 	r, err := p.end(p.id())
@@ -94,7 +101,8 @@ func TestPublishCanceledStopsTwoRunningStepsAndTakesThemBack(t *testing.T) {
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
 	require.Equal(t, compensations.Canceled, r.Cause.Kind)
 	require.Equal(t, compensations.Unwound, r.Status)
-	require.Equal(t, []string{"configure restored", "customer compensated", "migrate restored", "smoke-test restored"}, outcomes(r))
+	require.Equal(t, []string{"configure restored", "customer compensated", "migrate restored", "smoke-test restored"},
+		outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "stripe.customer.create", "container.exec", "file.write",

@@ -18,8 +18,8 @@ var files embed.FS
 // Ending is how an example is supposed to end.
 type Ending string
 
-// The endings. At a gate, a Rejected example is rejected and all others are approved; a Canceled one is canceled once only running
-// steps are left.
+// The endings. At a gate, a Rejected example is rejected and all others are approved; a Canceled
+// one is canceled once only running steps are left.
 const (
 	Fails    Ending = "fails"
 	Commits  Ending = "commits"
@@ -79,8 +79,9 @@ func Named(name string) (Example, error) {
 	return Example{}, fmt.Errorf("there is no example %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// Without returns the example without the steps of some worlds, also those of its agent, and the ids of the omitted steps, for a
-// machine that lacks something. No remaining step may refer to the outputs of an omitted one.
+// Without returns the example without the steps of some worlds, also those of its agent, and the
+// ids of the omitted steps, for a machine that lacks something. No remaining step may refer to the
+// outputs of an omitted one.
 func (e Example) Without(worlds ...string) (Example, []string, error) {
 	if len(worlds) == 0 {
 		return e, nil, nil

@@ -40,10 +40,12 @@ steps:
 	less, gone, err := e.Without("container")
 	require.NoError(t, err)
 	require.Equal(t, []string{"b"}, gone)
-	require.YAMLEq(t, "name: x\nsteps: [{id: a, uses: file.write}, {id: c, uses: file.write, needs: [a]}]", string(less.Source))
+	require.YAMLEq(t, "name: x\nsteps: [{id: a, uses: file.write}, {id: c, uses: file.write, needs: [a]}]",
+		string(less.Source))
 
 	_, err = examples.Named("publish")
-	require.EqualError(t, err, `there is no example "publish"; there are publish-release, publish-ok, publish-rejected, publish-canceled, session`)
+	require.EqualError(t, err,
+		`there is no example "publish"; there are publish-release, publish-ok, publish-rejected, publish-canceled, session`)
 }
 
 func TestValuesAreThoseThatAnExampleAsksFor(t *testing.T) {

@@ -91,8 +91,9 @@ steps:
 	}, p.doneBy(p.id()))
 }
 
-// The records of what a step has changed in a database are in that database: another host, with a folder of its own, undoes it when the one that
-// did it has gone for good. What was done on that host itself waits for it.
+// The records of what a step has changed in a database are in that database: another host, with a
+// folder of its own, undoes it when the one that did it has gone for good. What was done on that
+// host itself waits for it.
 func TestAnotherHostUndoesWhatIsRecordedInTheDatabases(t *testing.T) {
 	s := newStores(t)
 	s.config.HostWait = time.Second
@@ -130,8 +131,8 @@ func TestAnotherHostUndoesWhatIsRecordedInTheDatabases(t *testing.T) {
 	require.Equal(t, before, s.look())
 }
 
-// doneBy lists the completed activities of steps, in the order of completion: "HOST TYPE STEP". The host is that of the worker that
-// ran the activity, not that of the step's place.
+// doneBy lists the completed activities of steps, in the order of completion: "HOST TYPE STEP". The
+// host is that of the worker that ran the activity, not that of the step's place.
 func (p *player) doneBy(id string) []string {
 	type call struct{ kind, queue, step, worker string }
 	calls := map[int64]*call{}
@@ -140,14 +141,17 @@ func (p *player) doneBy(id string) []string {
 		switch {
 		case e.GetActivityTaskScheduledEventAttributes() != nil:
 			a := e.GetActivityTaskScheduledEventAttributes()
-			calls[e.GetEventId()] = &call{kind: a.GetActivityType().GetName(), queue: a.GetTaskQueue().GetName(), step: stepOf(a.GetInput())}
+			calls[e.GetEventId()] = &call{kind: a.GetActivityType().GetName(), queue: a.GetTaskQueue().GetName(),
+				step: stepOf(a.GetInput())}
 		case e.GetActivityTaskStartedEventAttributes() != nil:
 			a := e.GetActivityTaskStartedEventAttributes()
 			calls[a.GetScheduledEventId()].worker = a.GetIdentity()
 		case e.GetActivityTaskCompletedEventAttributes() != nil, e.GetActivityTaskFailedEventAttributes() != nil:
-			at := e.GetActivityTaskCompletedEventAttributes().GetScheduledEventId() + e.GetActivityTaskFailedEventAttributes().GetScheduledEventId()
+			at := e.GetActivityTaskCompletedEventAttributes().GetScheduledEventId() +
+				e.GetActivityTaskFailedEventAttributes().GetScheduledEventId()
 			if c := calls[at]; c.step != "" {
-				require.Equal(p, task.HostQueue(p.queue, c.worker), c.queue, "%s of step %s was done by %s", c.kind, c.step, c.worker)
+				require.Equal(p, task.HostQueue(p.queue, c.worker), c.queue, "%s of step %s was done by %s", c.kind, c.step,
+					c.worker)
 				done = append(done, c.worker+" "+c.kind+" "+c.step)
 			}
 		}

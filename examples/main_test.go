@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 	}
 	_ = os.Setenv("TEMPORAL_CONFIG_FILE", nothing)
 	_ = os.Setenv("XDG_STATE_HOME", folder)
-	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_ADDRESS", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST"} {
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_ADDRESS", "UNWIND_STATE",
+		"UNWIND_QUEUE", "UNWIND_HOST"} {
 		_ = os.Unsetenv(name)
 	}
 	status := m.Run()

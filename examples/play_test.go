@@ -38,7 +38,8 @@ type player struct {
 	log     *buffer // everything that the worker logs
 }
 
-// newPlayer sets up a stage. If the machine lacks something, it skips the test, or fails it if nothing may be skipped.
+// newPlayer sets up a stage. If the machine lacks something, it skips the test, or fails it if
+// nothing may be skipped.
 func newPlayer(t *testing.T, secrets map[string]string) *player {
 	t.Helper()
 	for _, program := range []string{"rm", "sleep"} { // on this host: Terraform's provisioners, and a check
@@ -73,7 +74,8 @@ func dial(t *testing.T, queue string) *player {
 // work starts a worker; it stops with the test.
 func (p *player) work(c host.Config) *host.Worker {
 	p.Helper()
-	w, err := host.Start(p.Context(), c, host.Options{Client: p.client, Namespace: servertest.Shared(p.T).Namespace, Metrics: p.metrics})
+	w, err := host.Start(p.Context(), c,
+		host.Options{Client: p.client, Namespace: servertest.Shared(p.T).Namespace, Metrics: p.metrics})
 	require.NoError(p, err)
 	p.Cleanup(w.Stop)
 	return w
@@ -119,7 +121,8 @@ func (p *player) state(id string) (s protocol.State) {
 // until waits until the state of a task is as wanted.
 func (p *player) until(id string, want func(protocol.State) bool) (s protocol.State) {
 	p.Helper()
-	require.Eventually(p, func() bool { s = p.state(id); return want(s) }, patience, 30*time.Millisecond, "the task is not as wanted")
+	require.Eventually(p, func() bool { s = p.state(id); return want(s) }, patience, 30*time.Millisecond,
+		"the task is not as wanted")
 	return s
 }
 
@@ -189,18 +192,21 @@ func (p *player) history(id string) []*historypb.HistoryEvent {
 	return events
 }
 
-// calls lists the types of all activities of a task's steps, in the order of scheduling, without the engine's own activities.
+// calls lists the types of all activities of a task's steps, in the order of scheduling, without
+// the engine's own activities.
 func (p *player) calls(id string) []string {
 	var types []string
 	for _, e := range p.history(id) {
-		if name := e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName(); name != "" && !strings.HasPrefix(name, "task.") {
+		if name := e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName(); name != "" &&
+			!strings.HasPrefix(name, "task.") {
 			types = append(types, name)
 		}
 	}
 	return types
 }
 
-// outcomes lists the outcomes in a report, as "step outcome", in the order in which the steps started.
+// outcomes lists the outcomes in a report, as "step outcome", in the order in which the steps
+// started.
 func outcomes(r compensations.Report) []string {
 	var all []string
 	for _, s := range r.Steps {

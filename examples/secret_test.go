@@ -30,16 +30,16 @@ func stepOf(input *commonpb.Payloads) string {
 	return f.Entry.Step
 }
 
-// The canary contains characters that each encoding writes differently, and the key has several lines. Their cores are the same in
-// every encoding.
+// The canary contains characters that each encoding writes differently, and the key has several
+// lines. Their cores are the same in every encoding.
 const (
 	heart  = "Kq7vZt3mXw9b"
 	canary = `can"ary&` + heart + `<\>/é${x}`
 	key    = "-----BEGIN KEY-----\nq0" + heart + "\n  rJ" + heart + "\n-----END KEY-----"
 )
 
-// loud uses the secret in every world: as content, echoed by a command, as a variable that Terraform shows and as one that
-// it does not, in names and metadata, and at last in an error.
+// loud uses the secret in every world: as content, echoed by a command, as a variable that
+// Terraform shows and as one that it does not, in names and metadata, and at last in an error.
 const loud = `
 name: canary
 vars: {site: s, infra: i, effects: e, container: c}
@@ -139,10 +139,13 @@ func TestASecretUsedEverywhereIsShownNowhere(t *testing.T) {
 		}
 	}
 	require.Contains(t, shown["the history"], activities.Mask, "what was hidden shows as hidden")
-	require.Equal(t, []string{"content restored", "echo restored", "customer compensated", "infra restored", "error restored"}, outcomes(r))
+	require.Equal(t,
+		[]string{"content restored", "echo restored", "customer compensated", "infra restored", "error restored"},
+		outcomes(r))
 }
 
-// isUsed makes sure that the canary was written where it should be: otherwise there would be nothing to hide.
+// isUsed makes sure that the canary was written where it should be: otherwise there would be
+// nothing to hide.
 func (p *player) isUsed() {
 	p.Helper()
 	content, err := os.ReadFile(filepath.Join(p.stage.Vars()["site"], "app.yml"))

@@ -23,7 +23,8 @@ func (p *player) starter(args ...string) typed {
 	p.Setenv("TEMPORAL_ADDRESS", servertest.Shared(p.T).Address)
 	p.Setenv("UNWIND_QUEUE", p.queue)
 	var out, err bytes.Buffer
-	status := command.Run(p.Context(), command.Options{}, args, command.Streams{In: strings.NewReader(""), Out: &out, Err: &err})
+	status := command.Run(p.Context(), command.Options{}, args,
+		command.Streams{In: strings.NewReader(""), Out: &out, Err: &err})
 	return typed{status, out.String(), err.String()}
 }
 

@@ -30,7 +30,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// stores are places of all kinds that keep what tasks write. A task writes one value into each of them, under its number.
+// stores are places of all kinds that keep what tasks write. A task writes one value into each of
+// them, under its number.
 type stores struct {
 	*player
 	config host.Config
@@ -43,7 +44,8 @@ type store struct {
 	step string                       // of task %[1]d
 	put  func(task int, value string) // as somebody else does
 	look func() string                // judged without the world's code
-	// move moves what the task has written away, or back. A store that has none knows a thing by its value alone.
+	// move moves what the task has written away, or back. A store that has none knows a thing by its
+	// value alone.
 	move func(task int, away bool)
 }
 
@@ -100,7 +102,9 @@ func newStores(t *testing.T) *stores {
 	shop := sqliteIn(t, filepath.Join(data, "shop.db"))
 	shop("CREATE TABLE item (id INTEGER PRIMARY KEY, value TEXT)")
 	s.add(store{
-		name: "sqlite", step: "uses: sqlite.exec, with: {database: " + data + "/shop.db, sql: UPDATE item SET value = 'of the task' WHERE id = %[1]d}",
+		name: "sqlite",
+		step: "uses: sqlite.exec, with: {database: " + data +
+			"/shop.db, sql: UPDATE item SET value = 'of the task' WHERE id = %[1]d}",
 		put: func(task int, value string) {
 			shop(fmt.Sprintf("INSERT OR REPLACE INTO item VALUES (%d, '%s')", task, value))
 		},
@@ -115,7 +119,8 @@ func newStores(t *testing.T) *stores {
 		postgrestest.Exec(t, bills.Admin(billing), fmt.Sprintf(sql, args...))
 	}
 	s.add(store{
-		name: "postgres", step: "uses: postgres.exec, with: {database: billing, sql: UPDATE item_%[1]d SET value = 'of the task' WHERE id = 1}",
+		name: "postgres",
+		step: "uses: postgres.exec, with: {database: billing, sql: UPDATE item_%[1]d SET value = 'of the task' WHERE id = 1}",
 		put: func(task int, value string) {
 			onBilling("INSERT INTO item_%d VALUES (1, '%s') ON CONFLICT (id) DO UPDATE SET value = EXCLUDED.value", task, value)
 		},
@@ -165,7 +170,8 @@ func newStores(t *testing.T) *stores {
 	declarations := filepath.Join(t.TempDir(), "notes.yaml")
 	require.NoError(t, os.WriteFile(declarations, []byte(declared), 0o600))
 	s.add(store{
-		name: "notes", step: "uses: mcp.call, with: {server: notes, tool: put_note, arguments: {id: n%[1]d, body: of the task}}",
+		name: "notes",
+		step: "uses: mcp.call, with: {server: notes, tool: put_note, arguments: {id: n%[1]d, body: of the task}}",
 		put: func(task int, value string) {
 			id := fmt.Sprintf("n%d", task)
 			require.NoError(t, mcptest.Put(notes, mcptest.Note{ID: id, Title: "note " + id, Body: value}))
@@ -187,7 +193,9 @@ func newStores(t *testing.T) *stores {
 			&sqlite.Settings{Roots: []string{data}},
 			&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"billing": {DSN: "BILLING"}}},
 			&redis.Settings{Databases: map[string]redis.DatabaseSettings{"cache": {URL: "CACHE"}}},
-			&etcd.Settings{Databases: map[string]etcd.DatabaseSettings{"settings": {Endpoints: []string{keyServer.Endpoint()}, Namespace: namespace}}},
+			&etcd.Settings{
+				Databases: map[string]etcd.DatabaseSettings{"settings": {Endpoints: []string{keyServer.Endpoint()},
+					Namespace: namespace}}},
 			&mcpserver.Settings{Servers: map[string]mcpserver.ServerSettings{
 				"notes": {Command: "export " + env[0] + "; " + command, Declarations: declarations},
 			}},
@@ -239,7 +247,8 @@ func (s *stores) look() (all []string) {
 
 func (s *stores) task(n int) string { return fmt.Sprintf("%s-%d", s.id(), n) }
 
-// begin starts a task that writes into each store, and asks before its last step. Its steps need each other, or only the last one needs others.
+// begin starts a task that writes into each store, and asks before its last step. Its steps need
+// each other, or only the last one needs others.
 func (s *stores) begin(n int, inOrder bool) {
 	s.Helper()
 	source := "name: stores\nsteps:\n"
@@ -250,7 +259,8 @@ func (s *stores) begin(n int, inOrder bool) {
 	for _, each := range s.kinds {
 		source += "  - {id: " + each.name + ", " + needs + fmt.Sprintf(each.step, n) + "}\n"
 	}
-	source += fmt.Sprintf("  - {id: last, gate: ask, uses: redis.exec, with: {database: cache, commands: [[SET, last:%d, x]]}}\n", n)
+	source += fmt.Sprintf(
+		"  - {id: last, gate: ask, uses: redis.exec, with: {database: cache, commands: [[SET, last:%d, x]]}}\n", n)
 	_, err := s.start(s.task(n), s.document([]byte(source), nil))
 	require.NoError(s, err)
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// earlier is the commit whose worker leaves tasks open. Today's worker must undo what it writes into histories and journals. Until there is a
-// release, it is the last commit that changed one of these formats.
+// earlier is the commit whose worker leaves tasks open. Today's worker must undo what it writes
+// into histories and journals. Until there is a release, it is the last commit that changed one of
+// these formats.
 const earlier = "f8b4788ade7470b79ab0220448652cc7fb8ab2be"
 
 // A worker is upgraded while a task waits at its last gate.
@@ -47,14 +48,15 @@ func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
 	require.ErrorContains(t, err, "rejected by ann: it is her call")
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, []string{
-		"configure restored", "install restored", "plans restored", "customer compensated", "product compensated", "price compensated",
+		"configure restored", "install restored", "plans restored", "customer compensated", "product compensated",
+		"price compensated",
 		"subscription compensated", "infrastructure compensated", "go-live nothing-to-undo",
 	}, outcomes(r))
 	p.asBefore(before, nil, r)
 }
 
-// A worker is upgraded while tasks stand in each way in which they can wait, with something in every store: at a gate, with undos that are
-// parked, half rolled back, and committed.
+// A worker is upgraded while tasks stand in each way in which they can wait, with something in
+// every store: at a gate, with undos that are parked, half rolled back, and committed.
 func TestWhatAnEarlierWorkerHasBegunInEveryStoreIsEndedByTodays(t *testing.T) {
 	testrun.Sampled(t)
 	s := newStores(t)
@@ -130,7 +132,8 @@ func buildEarlierWorker(t *testing.T) string {
 	return binary
 }
 
-// workWith starts a worker in a process of its own. The function that it returns stops it as an upgrade does.
+// workWith starts a worker in a process of its own. The function that it returns stops it as an
+// upgrade does.
 func (p *player) workWith(binary string, c host.Config) (stop func()) {
 	p.Helper()
 	c.Schedules = "off"

@@ -1,3 +1,3 @@
-// Command starter is what people type to run, watch and decide the tasks of their agents: see its --help, or package
-// command.
+// Command starter is what people type to run, watch and decide the tasks of their agents: see its
+// --help, or package command.
 package main

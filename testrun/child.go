@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// StartChild starts a command that gets a signal when this process ends, however that happens. Ended is closed once the command has
-// ended; it is nil if the command does not start.
+// StartChild starts a command that gets a signal when this process ends, however that happens.
+// Ended is closed once the command has ended; it is nil if the command does not start.
 func StartChild(c *exec.Cmd, atEnd syscall.Signal) (ended <-chan struct{}, err error) {
 	attr := syscall.SysProcAttr{}
 	if c.SysProcAttr != nil {

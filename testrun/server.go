@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server is a program that serves the tests of a process, in a folder of its own. It can be killed and started again, and ends with this
-// process at the latest.
+// Server is a program that serves the tests of a process, in a folder of its own. It can be killed
+// and started again, and ends with this process at the latest.
 type Server struct {
 	// Dir is its folder. What the program says goes to the file log in it.
 	Dir string
@@ -39,7 +39,8 @@ var ErrServerEnded = errors.New("the server does not start")
 
 var servers sync.Map
 
-// NewServer makes the folder of a server, whose name is short: a socket in it has a long name already.
+// NewServer makes the folder of a server, whose name is short: a socket in it has a long name
+// already.
 func NewServer(name string) (*Server, error) {
 	dir, err := os.MkdirTemp("", name+"-")
 	if err != nil {
@@ -58,7 +59,8 @@ func StopServers() {
 	})
 }
 
-// Restart starts a server for the first time, or again once it has ended, and returns when it answers.
+// Restart starts a server for the first time, or again once it has ended, and returns when it
+// answers.
 func (s *Server) Restart() error {
 	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

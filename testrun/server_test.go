@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestServe is run again by TestAServerIsKilledAndStartedAgain, in a separate process: it serves a socket, or ends at once.
+// TestServe is run again by TestAServerIsKilledAndStartedAgain, in a separate process: it serves a
+// socket, or ends at once.
 func TestServe(t *testing.T) {
 	at := os.Getenv("TESTRUN_SERVE")
 	if at == "" {

@@ -1,12 +1,16 @@
-// Package testrun holds what the tests of all packages share about the run that they belong to: how deep it goes, what it
-// draws at random, and what happens if the machine lacks something. Four environment variables decide:
+// Package testrun holds what the tests of all packages share about the run that they belong to: how
+// deep it goes, what it draws at random, and what happens if the machine lacks something. Four
+// environment variables decide:
 //
 //	UNWIND_TEST_DEEP=1    everything: each point of each call in each test, every time that the call reaches it; each
-//	                      storage driver; the large matrices; every mutant. This takes hours. Without it a run takes a sample.
+//	                      storage driver; the large matrices; every mutant. This takes hours. Without it a run
+//	                      takes a sample.
 //	UNWIND_TEST_DEEP=90s  the sample, and as many of the other tests as can be run in 90 seconds in each package.
-//	UNWIND_TEST_SHARE=n   one in n of the slow tests, by chance, is in the sample. Defaults to 9. With 1 a run breaks every call at
+//	UNWIND_TEST_SHARE=n   one in n of the slow tests, by chance, is in the sample. Defaults to 9. With 1 a run
+//	                      breaks every call at
 //	                      every point at least once.
-//	UNWIND_TEST_SEED=n    draws another sample. By default the commit gives the seed, so that all runs judge it alike. A
+//	UNWIND_TEST_SEED=n    draws another sample. By default the commit gives the seed, so that all runs judge it
+//	                      alike. A
 //	                      process that draws prints its seed first, so the output of a failed package starts with it.
 //	CI=true               a test fails if the machine lacks what it needs. Otherwise it is skipped with one line.
 //
@@ -14,8 +18,8 @@
 //
 //	.ci/run deep [PACKAGE...]
 //
-// Plain `.ci/run` takes of what the change can reach one in three and a part of the rest, and the sample of everything else. The seed that
-// it prints draws both.
+// Plain `.ci/run` takes of what the change can reach one in three and a part of the rest, and the
+// sample of everything else. The seed that it prints draws both.
 package testrun
 
 import (
@@ -40,7 +44,8 @@ const (
 	shareVariable = "UNWIND_TEST_SHARE"
 )
 
-// depth returns whether this run leaves nothing out and, if it does, how long the tests may take that a plain run leaves out.
+// depth returns whether this run leaves nothing out and, if it does, how long the tests may take
+// that a plain run leaves out.
 func depth() (everything bool, extra time.Duration) {
 	value := os.Getenv(deepVariable)
 	if value == "" {
@@ -71,7 +76,8 @@ func Plain() bool {
 	return !everything && extra == 0
 }
 
-// Extra begins a test that a plain run leaves out. It skips the test if the time for such tests is used up.
+// Extra begins a test that a plain run leaves out. It skips the test if the time for such tests is
+// used up.
 func Extra(t testing.TB) {
 	t.Helper()
 	everything, share := depth()
@@ -85,7 +91,8 @@ func Extra(t testing.TB) {
 	t.Cleanup(func() { spent.Add(int64(time.Since(began))) })
 }
 
-// Sampled begins a test that is slow, as many others are. Unless the seed draws it for the sample, a plain run leaves it out.
+// Sampled begins a test that is slow, as many others are. Unless the seed draws it for the sample,
+// a plain run leaves it out.
 func Sampled(t testing.TB) {
 	t.Helper()
 	if n := share(); n > 1 && Rand(t).IntN(n) != 0 {
@@ -130,7 +137,8 @@ func commitSeed() string {
 	return strconv.FormatUint(n, 10)
 }
 
-// Rand returns a generator for a test. It depends only on the run's seed and the test's name, not on which other tests run.
+// Rand returns a generator for a test. It depends only on the run's seed and the test's name, not
+// on which other tests run.
 func Rand(t testing.TB) *rand.Rand {
 	t.Helper()
 	name := fnv.New64a()
@@ -160,8 +168,8 @@ func DrawShare[T any](t testing.TB, all ...T) []T {
 	return drawn[:(len(all)+n-1)/n]
 }
 
-// RunWaiting runs tests that mostly wait for disks, servers and other processes: three at a time for each processor, unless a flag
-// on the command line says otherwise.
+// RunWaiting runs tests that mostly wait for disks, servers and other processes: three at a time
+// for each processor, unless a flag on the command line says otherwise.
 func RunWaiting(m *testing.M) (code int) {
 	if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
@@ -169,7 +177,8 @@ func RunWaiting(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// Skipf skips a test because the machine lacks something; the message says what, and how to get it. If CI=true it fails the test.
+// Skipf skips a test because the machine lacks something; the message says what, and how to get it.
+// If CI=true it fails the test.
 func Skipf(t testing.TB, format string, args ...any) {
 	t.Helper()
 	why := fmt.Sprintf(format, args...)

@@ -30,7 +30,8 @@ func TestSkip(t *testing.T) {
 	out, err = run("true")
 	require.Error(t, err)
 	require.Contains(t, out, "--- FAIL: TestMissing")
-	require.Contains(t, out, "CI=true allows no skipped test: there is no no-such-program on the PATH; apt-get install it\n")
+	require.Contains(t, out,
+		"CI=true allows no skipped test: there is no no-such-program on the PATH; apt-get install it\n")
 }
 
 func TestRand(t *testing.T) {
@@ -49,7 +50,8 @@ func TestDraw(t *testing.T) {
 	t.Setenv(deepVariable, "90s")
 	require.Len(t, Draw(t, "a", "b"), 1)
 	t.Setenv(deepVariable, "all")
-	require.PanicsWithValue(t, "UNWIND_TEST_DEEP=all: want 1 for everything, a time such as 90s for a part, or nothing", func() { Deep() })
+	require.PanicsWithValue(t, "UNWIND_TEST_DEEP=all: want 1 for everything, a time such as 90s for a part, or nothing",
+		func() { Deep() })
 }
 
 func TestDrawShare(t *testing.T) {

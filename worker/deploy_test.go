@@ -16,7 +16,8 @@ import (
 
 const deploy = "../deploy"
 
-// found is the config that the worker of a deployment finds, with the roots in a folder of the test's own.
+// found is the config that the worker of a deployment finds, with the roots in a folder of the
+// test's own.
 func found(t *testing.T, path string, args ...string) host.Config {
 	t.Helper()
 	var served host.Config
@@ -38,7 +39,8 @@ func found(t *testing.T, path string, args ...string) host.Config {
 	return served
 }
 
-// The worker of the compose file finds its config and serves what it says: every root of it is in a volume.
+// The worker of the compose file finds its config and serves what it says: every root of it is in a
+// volume.
 func TestTheComposeFileStartsAWorkerThatServes(t *testing.T) {
 	src, err := os.ReadFile(filepath.Join(deploy, "compose/docker-compose.yml"))
 	require.NoError(t, err)

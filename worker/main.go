@@ -58,11 +58,13 @@ func command(serve func(host.Config) error) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "worker",
 		Short: "Do what tasks say, and take it back",
-		Long: `worker opens the worlds that its config allows, and serves the shared task queue and that of its host until it is told to
-stop (SIGINT, SIGTERM): then running steps may finish for the config's stopTimeout, a second signal ends it at once.
+		Long: `worker opens the worlds that its config allows, and serves the shared task queue and that of its
+host until it is told to stop (SIGINT, SIGTERM): then running steps may finish for the config's
+stopTimeout, a second signal ends it at once.
 
-The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the temporal CLI names, else localhost:7233. It must
-know the search attributes of Unwind; if it does not, the worker prints the command that registers them.
+The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the temporal CLI names, else
+localhost:7233. It must know the search attributes of Unwind; if it does not, the worker prints the
+command that registers them.
 
 A flag takes precedence over its environment variable, and that over the config file:
 
@@ -70,11 +72,12 @@ A flag takes precedence over its environment variable, and that over the config 
   --host    UNWIND_HOST     --listen     UNWIND_LISTEN
   --queue   UNWIND_QUEUE    --schedules  UNWIND_SCHEDULES
 
-A config that opens no world is refused: such a worker could do nothing. When it starts, a worker says what does not work on its host: an
-engine that is down, no terraform, a secret that is not set.
+A config that opens no world is refused: such a worker could do nothing. When it starts, a worker
+says what does not work on its host: an engine that is down, no terraform, a secret that is not set.
 
-When it starts, a worker makes sure that two Temporal Schedules are there: one recovers tasks that ended without unwinding, one
-releases the undo records of this host whose rollback window is over. --schedules off leaves that to an operator.
+When it starts, a worker makes sure that two Temporal Schedules are there: one recovers tasks that
+ended without unwinding, one releases the undo records of this host whose rollback window is over.
+--schedules off leaves that to an operator.
 
 Exit status:
   0  stopped as it was told to
@@ -111,13 +114,17 @@ Exit status:
 		},
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return fmt.Errorf("%w; see worker --help", err) })
-	c.Flags().StringVar(&file, "config", "", "config `file`: worlds with their limits, secrets, queues (default UNWIND_CONFIG)")
+	c.Flags().StringVar(&file, "config", "",
+		"config `file`: worlds with their limits, secrets, queues (default UNWIND_CONFIG)")
 	c.Flags().StringVar(&flags.Host, "host", "", "`name` of this host, for on: and its own queue (default the machine's)")
 	c.Flags().StringVar(&flags.Queue, "queue", "", "shared task `queue` (default "+defaults.Queue+")")
-	c.Flags().StringVar(&flags.State, "state", "", "`folder` of the journals; it must survive restarts (default $XDG_STATE_HOME/unwind, else ~/.local/state/unwind)")
+	c.Flags().StringVar(&flags.State, "state", "",
+		"`folder` of the journals; it must survive restarts (default $XDG_STATE_HOME/unwind, else ~/.local/state/unwind)")
 	c.Flags().StringVar(&flags.Listen, "listen", "", "`address` of /healthz and /metrics (default none)")
-	c.Flags().StringVar(&flags.Schedules, "schedules", "", "make the Temporal Schedules that recover and release: `on` or off (default on)")
-	_ = c.RegisterFlagCompletionFunc("schedules", cobra.FixedCompletions([]string{"on", "off"}, cobra.ShellCompDirectiveNoFileComp))
+	c.Flags().StringVar(&flags.Schedules, "schedules", "",
+		"make the Temporal Schedules that recover and release: `on` or off (default on)")
+	_ = c.RegisterFlagCompletionFunc("schedules",
+		cobra.FixedCompletions([]string{"on", "off"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.MarkFlagFilename("config", "yaml", "yml")
 	return c
 }
@@ -152,8 +159,10 @@ func read(file string, flags host.Config) (config host.Config, err error) {
 		if file != "" {
 			where = file
 		}
-		return config, fmt.Errorf("%s: it opens no world, so the worker could do nothing; write one of these sections into a config file, and name that with --config or UNWIND_CONFIG: %s",
-			where, strings.Join(host.WorldNames(), ", "))
+		return config,
+			fmt.Errorf("%s: it opens no world, so the worker could do nothing; write one of these sections into a config "+
+				"file, and name that with --config or UNWIND_CONFIG: %s",
+				where, strings.Join(host.WorldNames(), ", "))
 	}
 	return config, nil
 }
@@ -182,7 +191,9 @@ func serve(ctx context.Context, config host.Config, out, log io.Writer) error {
 		if address == "" {
 			address = client.DefaultHostPort
 		}
-		return fmt.Errorf("no Temporal server answers at %s; start one with `starter dev`, or set TEMPORAL_ADDRESS to a running one (%w)", address, err)
+		return fmt.Errorf(
+			"no Temporal server answers at %s; start one with `starter dev`, or set TEMPORAL_ADDRESS to a running one (%w)",
+			address, err)
 	}
 	defer c.Close()
 	w, err := host.Start(ctx, config, host.Options{Client: c, Namespace: options.Namespace, Metrics: metrics})

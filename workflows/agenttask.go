@@ -13,19 +13,23 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/sessions"
 )
 
-// AgentTask runs one task. Its argument is the task document as people write it, as JSON. It completes with a Report if every
-// step succeeds; otherwise it unwinds and closes as Failed or Canceled, with the Report in the error's details. A long task
-// continues as new and passes its Carry as the second argument.
+// AgentTask runs one task. Its argument is the task document as people write it, as JSON. It
+// completes with a Report if every step succeeds; otherwise it unwinds and closes as Failed or
+// Canceled, with the Report in the error's details. A long task continues as new and passes its
+// Carry as the second argument.
 func AgentTask(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	return runAgentTask(ctx, input, carry, nil)
 }
 
-func runAgentTask(ctx workflow.Context, input, carry converter.RawValue, check engine.StepCheck) (compensations.Report, error) {
+func runAgentTask(ctx workflow.Context, input, carry converter.RawValue, check engine.StepCheck) (compensations.Report,
+	error) {
 	var doc json.RawMessage
 	unreadable := calls.ReadInput(input, &doc)
-	t, err := engine.New(ctx, carry, engine.Variant{Extend: sessions.Of(doc, check), Check: check, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, protocol.AgentTaskType, json.RawMessage(nil), next)
-	}})
+	t, err := engine.New(ctx, carry,
+		engine.Variant{Extend: sessions.Of(doc, check), Check: check,
+			ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
+				return workflow.NewContinueAsNewError(ctx, protocol.AgentTaskType, json.RawMessage(nil), next)
+			}})
 	if err != nil {
 		return compensations.Report{}, err
 	}

@@ -32,7 +32,8 @@ func TestATaskWhoseStepsAreAllDoneCommits(t *testing.T) {
 }
 
 func TestADocumentThatIsRefusedTouchesNothing(t *testing.T) {
-	w := &world{refuse: temporal.NewNonRetryableApplicationError("task:3:1: steps[0].uses: no such action", string(activities.Refused), nil)}
+	w := &world{refuse: temporal.NewNonRetryableApplicationError("task:3:1: steps[0].uses: no such action",
+		string(activities.Refused), nil)}
 	r := newRun(t, w)
 	report, err := r.report()
 	r.failsAs(err, protocol.TaskFailed)
@@ -49,8 +50,8 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 		kind compensations.CauseKind
 		set  func(r *run, at string)
 	}
-	// The test environment does not cancel activities: one that is canceled or too late ends when then has returned, and its
-	// result is dropped.
+	// The test environment does not cancel activities: one that is canceled or too late ends when then
+	// has returned, and its result is dropped.
 	in := func(at string, then func()) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
 		return func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
 			if s == at {
@@ -64,7 +65,8 @@ func TestEveryEndingAtEveryStepUnwinds(t *testing.T) {
 		{"acts but reports an error", compensations.Failure, func(r *run, at string) {
 			r.world.do = func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
 				if s == at {
-					return activities.Result{Summary: "acted"}, temporal.NewNonRetryableApplicationError("lost", string(activities.UnknownOutcome), nil)
+					return activities.Result{Summary: "acted"},
+						temporal.NewNonRetryableApplicationError("lost", string(activities.UnknownOutcome), nil)
 				}
 				return activities.Result{}, nil
 			}
@@ -143,7 +145,8 @@ func (r *run) resolveParked(do compensations.Do) {
 	}
 	for _, step := range s.Report.Steps {
 		if step.State == string(compensations.Parked) {
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
+			r.env.SignalWorkflow(compensations.SignalResolve,
+				compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
 		}
 	}
 }
@@ -167,7 +170,8 @@ func TestAStoppingWorkerAndAnOpenBreakerCostNoAttempt(t *testing.T) {
 	w.do = func(_ context.Context, _ string, n int, _ activities.Forward) (activities.Result, error) {
 		switch n {
 		case 1, 2:
-			return activities.Result{}, temporal.NewNonRetryableApplicationError("stopping", string(activities.WorkerStopping), nil)
+			return activities.Result{}, temporal.NewNonRetryableApplicationError("stopping", string(activities.WorkerStopping),
+				nil)
 		case 3:
 			return activities.Result{}, temporal.NewApplicationErrorWithOptions("open", string(activities.BreakerOpen),
 				temporal.ApplicationErrorOptions{NonRetryable: true, NextRetryDelay: time.Minute})
@@ -182,7 +186,8 @@ func TestAStoppingWorkerAndAnOpenBreakerCostNoAttempt(t *testing.T) {
 func TestStepsRunWhenTheirNeedsAreDone(t *testing.T) {
 	// a and b are independent; c needs both; d needs only b; e, which fails, needs c and d.
 	steps := chain("a", "b", "c", "d", "e")
-	steps[1].Needs, steps[2].Needs, steps[3].Needs, steps[4].Needs = nil, []string{"a", "b"}, []string{"b"}, []string{"c", "d"}
+	steps[1].Needs, steps[2].Needs, steps[3].Needs, steps[4].Needs = nil, []string{"a", "b"}, []string{"b"}, []string{"c",
+		"d"}
 	w := &world{steps: steps, do: failing("e")}
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
@@ -236,7 +241,8 @@ func TestAnotherHostIsAskedForItsJournals(t *testing.T) {
 		},
 		"canceled meanwhile": {temporal.NewCanceledError(), `no worker has served host "far" (queue unwind@far) so far`},
 		"it fails": {
-			temporal.NewNonRetryableApplicationError("down", "Refused", nil), `host "far" (queue unwind@far) does not say what it serves: Refused: down`,
+			temporal.NewNonRetryableApplicationError("down", "Refused", nil),
+			`host "far" (queue unwind@far) does not say what it serves: Refused: down`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,8 @@ func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
 		sent := alerts.sent()
 		require.Len(t, sent, 1, "once")
 		require.Equal(t, protocol.Alert{
-			Task: "task-1", Run: "default-test-run-id", Step: "b", Action: "fake.do", State: protocol.Gated, Reason: "the task file asks", Digest: gate.Digest,
+			Task: "task-1", Run: "default-test-run-id", Step: "b", Action: "fake.do", State: protocol.Gated,
+			Reason: "the task file asks", Digest: gate.Digest,
 			At: gate.Since,
 		}, sent[0])
 		r.decide(protocol.SignalApprove)
@@ -66,7 +67,8 @@ func TestATaskDoesNotWaitForItsWebhookToEnd(t *testing.T) {
 	report, err := r.report()
 	require.NoError(t, err)
 	require.Less(t, r.env.Now().Sub(decided), 5*time.Minute)
-	require.Equal(t, []string{"nobody was alerted about 1 thing, as the webhook did not take it: the webhook answered 401"}, report.Notes)
+	require.Equal(t,
+		[]string{"nobody was alerted about 1 thing, as the webhook did not take it: the webhook answered 401"}, report.Notes)
 	require.Empty(t, alerts.sent())
 }
 
@@ -84,8 +86,10 @@ func TestAlertsThatNobodyTookAreToldByTheNextRun(t *testing.T) {
 		}
 		r.runAfter(time.Minute, func() {
 			require.Len(t, alerts.sent(), 2, "of the gate and of the park")
-			require.Equal(t, []compensations.UndoState{protocol.Gated, compensations.Parked}, []compensations.UndoState{alerts.sent()[0].State, alerts.sent()[1].State})
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.sent()[1].Digest, Do: compensations.Retry, Who: "eve"})
+			require.Equal(t, []compensations.UndoState{protocol.Gated, compensations.Parked},
+				[]compensations.UndoState{alerts.sent()[0].State, alerts.sent()[1].State})
+			r.env.SignalWorkflow(compensations.SignalResolve,
+				compensations.Resolution{Step: "b", Digest: alerts.sent()[1].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	}}
 	report, err := l.report()

@@ -31,7 +31,8 @@ func (r *run) branches() (all []string) {
 	return all
 }
 
-// Three attempts from one savepoint are compared, and the second is chosen, in another run than the one that has made it.
+// Three attempts from one savepoint are compared, and the second is chosen, in another run than the
+// one that has made it.
 func TestABranchIsChosen(t *testing.T) {
 	w := &world{do: counting}
 	l := &chained{T: t, world: w, document: sessionDocument}
@@ -47,7 +48,8 @@ func TestABranchIsChosen(t *testing.T) {
 					aside = r.putAside("4", "start", protocol.Branch{Name: "first", Score: new(0.4), Note: "slow"})
 				},
 				func() {
-					r.update(protocol.UpdateStep, "5", steps("b", `{"id": "c", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
+					r.update(protocol.UpdateStep, "5",
+						steps("b", `{"id": "c", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
 				},
 				func() { r.update(protocol.UpdateContext, "6", given("2")) },
 				func() { r.putAside("7", "start", protocol.Branch{Name: "second", Score: new(0.9)}) },
@@ -69,7 +71,8 @@ func TestABranchIsChosen(t *testing.T) {
 			func() {
 				require.Equal(t, []string{"first(a)", "third(d)"}, r.branches())
 				require.Equal(t, "02", digests(r.state().Session.Contexts), "the agent is where it was")
-				next = r.update(protocol.UpdateStep, "11", steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.c.outputs.id }}"}}`))
+				next = r.update(protocol.UpdateStep, "11",
+					steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.c.outputs.id }}"}}`))
 			},
 			func() { r.update(protocol.UpdateFinish, "12") },
 		)
@@ -88,7 +91,9 @@ func TestABranchIsChosen(t *testing.T) {
 			acts = append(acts, call)
 		}
 	}
-	require.Equal(t, []string{"do base", "do a", "undo a", "do b", "do c", "undo c", "undo b", "do d", "undo d", "do b", "do c", "do e"}, acts)
+	require.Equal(t,
+		[]string{"do base", "do a", "undo a", "do b", "do c", "undo c", "undo b", "do d", "undo d", "do b", "do c", "do e"},
+		acts)
 }
 
 func TestABranchThatIsWrongIsRefused(t *testing.T) {
@@ -98,19 +103,23 @@ func TestABranchThatIsWrongIsRefused(t *testing.T) {
 		func() { r.mark("start") },
 		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			bad["branch: give to as well"] = r.update(protocol.UpdateRollback, "2", protocol.SessionRollback{Step: "a", Branch: &protocol.Branch{Name: "x"}})
+			bad["branch: give to as well"] = r.update(protocol.UpdateRollback, "2",
+				protocol.SessionRollback{Step: "a", Branch: &protocol.Branch{Name: "x"}})
 			bad[`branch.name: "X Y" must have the form`] = r.putAside("3", "start", protocol.Branch{Name: "X Y"})
-			bad["branch.note: it has 1001 bytes, and can have 1000"] = r.putAside("4", "start", protocol.Branch{Name: "x", Note: strings.Repeat("n", 1001)})
+			bad["branch.note: it has 1001 bytes, and can have 1000"] = r.putAside("4", "start",
+				protocol.Branch{Name: "x", Note: strings.Repeat("n", 1001)})
 			r.putAside("5", "start", protocol.Branch{Name: "x"})
 		},
 		func() {
-			bad["the rollback of branch y cannot be redone; these can: of branch x"] = r.redo("6", protocol.SessionRedo{Branch: "y"})
+			bad["the rollback of branch y cannot be redone; these can: of branch x"] = r.redo("6",
+				protocol.SessionRedo{Branch: "y"})
 			bad["at most one of branch, to and step can be given"] = r.redo("7", protocol.SessionRedo{Branch: "x", To: "start"})
 			r.update(protocol.UpdateStep, "8", steps("b"))
 		},
 		func() {
 			bad[`branch.name: there is a branch "x" already`] = r.putAside("9", "start", protocol.Branch{Name: "x"})
-			busy["branch x begins at savepoint start, and b came after that: roll back to it first"] = r.redo("10", protocol.SessionRedo{Branch: "x"})
+			busy["branch x begins at savepoint start, and b came after that: roll back to it first"] = r.redo("10",
+				protocol.SessionRedo{Branch: "x"})
 		},
 		func() { r.update(protocol.UpdateFinish, "11") },
 	)
@@ -147,11 +156,13 @@ func TestABranchOfASavepointThatWasRolledBack(t *testing.T) {
 	)
 	r.session()
 	r.failsAs(early.refused, protocol.BadRequest)
-	require.ErrorContains(t, early.refused, "branch inner begins at savepoint half, which was rolled back itself: redo that first")
+	require.ErrorContains(t, early.refused,
+		"branch inner begins at savepoint half, which was rolled back itself: redo that first")
 	require.Equal(t, []string{"a done", "c done"}, states(base.answer))
 	require.NoError(t, late.refused)
 	require.Equal(t, []string{"b done"}, states(late.answer))
-	require.Equal(t, []string{"do a", "do b", "undo b", "do c", "undo c", "undo a", "do a", "do c", "undo c", "do b"}, w.calls)
+	require.Equal(t, []string{"do a", "do b", "undo b", "do c", "undo c", "undo a", "do a", "do c", "undo c", "do b"},
+		w.calls)
 }
 
 // A branch whose redo fails half-way goes on from there, or is put aside again whole.
@@ -183,7 +194,8 @@ func TestABranchThatFailsWhenItIsChosen(t *testing.T) {
 	require.NoError(t, rest.refused)
 	require.Equal(t, []string{"b done", "c done"}, states(rest.answer))
 	require.Equal(t, []string{
-		"do a", "do b", "do c", "undo c", "undo b", "undo a", "do a", "do b", "undo b", "undo a", "do a", "do b", "undo b", "do b", "do c",
+		"do a", "do b", "do c", "undo c", "undo b", "undo a", "do a", "do b", "undo b", "undo a", "do a", "do b", "undo b",
+		"do b", "do c",
 	}, w.calls)
 }
 

@@ -23,7 +23,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// chained is a task that continues as new: every run of its chain has its own environment, and all share one world and one clock.
+// chained is a task that continues as new: every run of its chain has its own environment, and all
+// share one world and one clock.
 type chained struct {
 	*testing.T
 	world *world
@@ -65,8 +66,8 @@ func (l *chained) report() (compensations.Report, error) {
 	}
 }
 
-// suggestContinueAsNewFrom has the server suggest continuing as new once is holds for the number of calls to the world. It does so in
-// workflow time, so that every run of the test is the same.
+// suggestContinueAsNewFrom has the server suggest continuing as new once is holds for the number of
+// calls to the world. It does so in workflow time, so that every run of the test is the same.
 func suggestContinueAsNewFrom(r *run, is func(calls int) bool) {
 	r.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		if strings.HasPrefix(info.ActivityType.Name, "fake.") {
@@ -112,8 +113,10 @@ func TestATaskThatContinuesAfterEachStepDoesAndUndoesThemAll(t *testing.T) {
 	}
 	report, err = l.report()
 	l.last.failsAs(err, protocol.TaskFailed)
-	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": false}, done, "each undo is told whether the history knows the forward as done")
-	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e", "undo e", "undo d", "undo c", "undo b", "undo a"}, l.world.calls)
+	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true, "d": true, "e": false}, done,
+		"each undo is told whether the history knows the forward as done")
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "do e", "undo e", "undo d", "undo c", "undo b", "undo a"},
+		l.world.calls)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, 5, report.Outcomes["restored"])
 	require.Equal(t, "e", report.Cause.Step)
@@ -133,7 +136,8 @@ func TestATaskUnwindsToASavepointOfAnEarlierRun(t *testing.T) {
 	l := &chained{T: t, world: w, in: suggestAlways}
 	report, err := l.report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, w.calls)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"},
+		w.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
 }
@@ -188,7 +192,8 @@ func TestAPivotOfAnEarlierRunStillCounts(t *testing.T) {
 }
 
 func TestTheDeadlineCountsFromTheFirstRun(t *testing.T) {
-	w := &world{steps: addGate(addGate(chain("a", "b", "c", "d"), "b", 24*time.Hour), "d", 24*time.Hour), deadline: 2 * time.Hour}
+	w := &world{steps: addGate(addGate(chain("a", "b", "c", "d"), "b", 24*time.Hour), "d", 24*time.Hour),
+		deadline: 2 * time.Hour}
 	var began time.Time
 	l := &chained{T: t, world: w}
 	l.in = func(n int, r *run) {
@@ -234,7 +239,10 @@ func TestALongHistoryAloneContinuesAsNew(t *testing.T) {
 	l := &chained{T: t, world: &world{steps: chain("a", "b")}}
 	l.in = func(n int, r *run) {
 		if n == 1 {
-			r.env.SetOnActivityStartedListener(func(*activity.Info, context.Context, converter.EncodedValues) { r.env.SetCurrentHistoryLength(30_000) })
+			r.env.SetOnActivityStartedListener(func(*activity.Info, context.Context,
+				converter.EncodedValues) {
+				r.env.SetCurrentHistoryLength(30_000)
+			})
 		}
 	}
 	_, err := l.report()
@@ -275,7 +283,8 @@ func randomTask(r *mathrand.Rand) *world {
 	return &world{steps: steps, do: failFirstCalls(fails)}
 }
 
-// summarizeReport returns what a report says about the notable steps; of the others, only those of the last run are listed.
+// summarizeReport returns what a report says about the notable steps; of the others, only those of
+// the last run are listed.
 func summarizeReport(r compensations.Report) []string {
 	all := []string{string(r.Status), fmt.Sprint(r.Outcomes)}
 	if r.Cause != nil {
@@ -289,7 +298,8 @@ func summarizeReport(r compensations.Report) []string {
 	return append(all, r.Notes...)
 }
 
-// Wherever a task continues as new, the calls, their order and the report are the same as if it had not.
+// Wherever a task continues as new, the calls, their order and the report are the same as if it had
+// not.
 func TestContinuingAsNewChangesNothing(t *testing.T) {
 	approving := func(r *run) {
 		for i := range 60 {
@@ -299,14 +309,16 @@ func TestContinuingAsNewChangesNothing(t *testing.T) {
 				}
 				for _, p := range r.state().Parks { // the same decision in whatever run
 					do := p.Ways[(len(p.Step)+p.Try)%len(p.Ways)]
-					r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann"})
+					r.env.SignalWorkflow(compensations.SignalResolve,
+						compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann"})
 				}
 			})
 		}
 	}
 	continued := 0
 	for seed := range uint64(150) {
-		one := &chained{T: t, world: randomTask(mathrand.New(mathrand.NewPCG(seed, 0))), in: func(_ int, r *run) { approving(r) }}
+		one := &chained{T: t, world: randomTask(mathrand.New(mathrand.NewPCG(seed, 0))),
+			in: func(_ int, r *run) { approving(r) }}
 		want, wantErr := one.report()
 		require.Equal(t, 1, one.runs)
 

@@ -40,12 +40,14 @@ func TestACarryOfAnotherVersionWaitsForAWorkerThatKnowsIt(t *testing.T) {
 }
 
 func TestAnUnreadableCarryWaitsForAWorkerThatReadsIt(t *testing.T) {
-	encrypted := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")})
+	encrypted := converter.NewRawValue(
+		&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}, Data: []byte("?")})
 	for what, c := range map[string]struct {
 		workflow string
 		input    []any
 	}{
-		"a carry whose types have changed":   {protocol.AgentTaskType, []any{json.RawMessage("null"), json.RawMessage(`{"v":3,"saga":{"entries":{"packed":true}}}`)}},
+		"a carry whose types have changed": {protocol.AgentTaskType,
+			[]any{json.RawMessage("null"), json.RawMessage(`{"v":3,"saga":{"entries":{"packed":true}}}`)}},
 		"a carry without its codec":          {protocol.AgentTaskType, []any{encrypted, encrypted}},
 		"the request of a recovery":          {protocol.RecoverType, []any{encrypted}},
 		"the request of a rollback":          {protocol.RollbackType, []any{json.RawMessage(`{"without": 1}`)}},
@@ -64,7 +66,8 @@ func TestAnUnreadableCarryWaitsForAWorkerThatReadsIt(t *testing.T) {
 
 func TestADocumentThatCannotBeReadIsRefused(t *testing.T) {
 	r := newRun(t, &world{steps: chain("a")})
-	r.env.ExecuteWorkflow(protocol.AgentTaskType, converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}}))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType,
+		converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte("binary/encrypted")}}))
 	report, err := r.ended()
 	r.failsAs(err, protocol.TaskFailed)
 	require.ErrorContains(t, err, "the task document cannot be read")
@@ -72,12 +75,15 @@ func TestADocumentThatCannotBeReadIsRefused(t *testing.T) {
 	require.Empty(t, r.world.calls)
 }
 
-// Only the server's word counts that a run continues another: otherwise a client could bypass the compiler and its gates by a carry.
+// Only the server's word counts that a run continues another: otherwise a client could bypass the
+// compiler and its gates by a carry.
 func TestAMadeUpCarryIsRefused(t *testing.T) {
-	forged := json.RawMessage(`{"v":3,"phase":"forward","began":"2026-01-01T00:00:00Z","saga":{},"size":1,"compiled":{"name":"forged","steps":[
+	forged := json.RawMessage(
+		`{"v":3,"phase":"forward","began":"2026-01-01T00:00:00Z","saga":{},"size":1,"compiled":{"name":"forged","steps":[
 		{"id":"a","uses":"fake.do","with":{},"gate":{"mode":"open"},"retry":{"attempts":1,"backoff":1000000000,"max":1000000000},
 		"timeout":60000000000,"heartbeat":10000000000,"place":{"queue":"unwind","journal":"j"}}]}}`)
-	for _, name := range []string{protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType} {
+	for _, name := range []string{protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType,
+		protocol.LateSweepType} {
 		for what, prepare := range map[string]func(*run){
 			"by a start": func(*run) {},
 			// As by cron: the server says of each of its runs that it continues the previous one.
@@ -102,8 +108,10 @@ func TestAMadeUpCarryIsRefused(t *testing.T) {
 
 func TestALateSweepStartedByHandIsRefused(t *testing.T) {
 	r := newRun(t, &world{})
-	e := activities.Entry{Version: 1, Seq: 1, Step: "a", Action: "fake.do", UndoType: "fake.do.undo", Token: activities.NewToken("x", "a", 1), Place: activities.Place{Queue: queue}}
-	r.env.ExecuteWorkflow(protocol.LateSweepType, protocol.LateSweepRequest{Task: "release", Rechecks: []compensations.Recheck{{Entry: e}}})
+	e := activities.Entry{Version: 1, Seq: 1, Step: "a", Action: "fake.do", UndoType: "fake.do.undo",
+		Token: activities.NewToken("x", "a", 1), Place: activities.Place{Queue: queue}}
+	r.env.ExecuteWorkflow(protocol.LateSweepType,
+		protocol.LateSweepRequest{Task: "release", Rechecks: []compensations.Recheck{{Entry: e}}})
 	_, err := r.ended()
 	require.ErrorContains(t, err, "a late sweep is started by the task that it belongs to")
 	require.Empty(t, r.world.calls)
@@ -130,14 +138,16 @@ func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 		return activities.Result{Outputs: map[string]any{"much": base64.StdEncoding.EncodeToString(noise)}}, nil
 	}
 	r := newRun(t, w)
-	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+	// packing is slow under the race detector
+	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	report, err := r.report()
 	r.failsAs(err, protocol.TaskFailed)
 	require.ErrorContains(t, err, "that can be carried: split the task")
 	done := w.count["do s0"] * len(w.calls) / 2
 	require.Greater(t, done, 5)
 	require.Less(t, done, 30)
-	require.ErrorContains(t, err, fmt.Sprintf("more than the %d that can be carried", 900_000-100*(done+1)), "what the unwinding finds out has room beside it")
+	require.ErrorContains(t, err, fmt.Sprintf("more than the %d that can be carried", 900_000-100*(done+1)),
+		"what the unwinding finds out has room beside it")
 	var want []string
 	for _, id := range ids[:done] {
 		want = append(want, "do "+id)

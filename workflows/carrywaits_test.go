@@ -102,7 +102,8 @@ func TestADecisionAtTheLastMomentHoldsInTheNextRun(t *testing.T) {
 func TestAnApprovedStepRunsInTheNextRun(t *testing.T) {
 	w := gateBesideWork()
 	w.steps = append(w.steps, chain("x")...)
-	stepByID(w.steps, "x").Retry = task.Retry{Attempts: 2, Backoff: 2 * time.Minute, Max: 2 * time.Minute} // so that it ends last in the run
+	// so that it ends last in the run
+	stepByID(w.steps, "x").Retry = task.Retry{Attempts: 2, Backoff: 2 * time.Minute, Max: 2 * time.Minute}
 	do := w.do
 	var want activities.Digest
 	w.do = func(ctx context.Context, s string, n int, f activities.Forward) (activities.Result, error) {
@@ -130,7 +131,8 @@ func TestAnApprovedStepRunsInTheNextRun(t *testing.T) {
 	require.Equal(t, []string{"approved by ann: I looked"}, notesOf(report, "g"))
 }
 
-// parkedAcrossRuns unwinds a, b and x, where b is parked in the first run, and lets the second one resolve it.
+// parkedAcrossRuns unwinds a, b and x, where b is parked in the first run, and lets the second one
+// resolve it.
 func parkedAcrossRuns(t *testing.T, in func(n int, r *run)) (*chained, *alertLog) {
 	w := &world{steps: chain("a", "b", "x"), do: failing("x"), undo: parkFirstUndo("b")}
 	stepByID(w.steps, "x").Needs = []string{"a"}
@@ -153,13 +155,15 @@ func TestAParkedUndoStaysParkedAcrossRuns(t *testing.T) {
 		r.runAfter(time.Minute, func() {
 			require.Equal(t, protocol.Unwinding, r.state().Phase)
 			require.Len(t, alerts.parks(), 1, "somebody is told once")
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: alerts.parks()[0].Digest, Do: compensations.Retry, Who: "eve"})
+			r.env.SignalWorkflow(compensations.SignalResolve,
+				compensations.Resolution{Step: "b", Digest: alerts.parks()[0].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	})
 	report, err := l.report()
 	l.last.failsAs(err, protocol.TaskRejected)
 	require.Equal(t, 2, l.runs)
-	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"}, sortRange(l.world.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "plan x", "undo x", "undo b", "undo b", "undo a"},
+		sortRange(l.world.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, []string{"retry by eve"}, notesOf(report, "b"))
 	require.Len(t, alerts.parks(), 1)
@@ -171,7 +175,8 @@ func TestASkippedUndoStaysSkippedAcrossRuns(t *testing.T) {
 		switch n {
 		case 1:
 			r.runAfter(10*time.Minute, func() {
-				// In the very workflow task that ends the run: after a zero delay no workflow code runs before the signal.
+				// In the very workflow task that ends the run: after a zero delay no workflow code runs before
+				// the signal.
 				r.runAfter(0, func() { r.env.SetContinueAsNewSuggested(true) })
 				r.resolveParked(compensations.Skip)
 			})

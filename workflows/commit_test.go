@@ -46,7 +46,8 @@ func TestACommitIsTriedUntilItSucceeds(t *testing.T) {
 	w.commit = func(_ context.Context, n int, _ activities.Commitment) (activities.Committed, error) {
 		switch n {
 		case 1:
-			return activities.Committed{}, temporal.NewNonRetryableApplicationError("stopping", string(activities.WorkerStopping), nil)
+			return activities.Committed{}, temporal.NewNonRetryableApplicationError("stopping",
+				string(activities.WorkerStopping), nil)
 		case 2, 3:
 			return activities.Committed{}, errAgain
 		}
@@ -132,7 +133,8 @@ func TestATaskThatIsCanceledInItsCommitUnwinds(t *testing.T) {
 func TestACommitThatFailsForGoodUnwindsTheTask(t *testing.T) {
 	w := &world{steps: markCommits(chain("a", "b"), "b")}
 	w.commit = func(context.Context, int, activities.Commitment) (activities.Committed, error) {
-		return activities.Committed{}, temporal.NewNonRetryableApplicationError("no such place", string(activities.WrongPlace), nil)
+		return activities.Committed{},
+			temporal.NewNonRetryableApplicationError("no such place", string(activities.WrongPlace), nil)
 	}
 	r := newRun(t, w)
 	report, err := r.report()
@@ -148,6 +150,7 @@ func TestAPivotIsCommittedBeforeTheTaskGoesOn(t *testing.T) {
 	r := newRun(t, w)
 	report, err := r.report()
 	r.failsAs(err, protocol.TaskFailed)
-	require.Equal(t, []string{"do a", "do p", "commit 2 at j", "do c", "do d", "undo d", "undo c", "commit 2 at j"}, w.calls)
+	require.Equal(t, []string{"do a", "do p", "commit 2 at j", "do c", "do d", "undo d", "undo c", "commit 2 at j"},
+		w.calls)
 	require.Equal(t, compensations.Partly, report.Status)
 }

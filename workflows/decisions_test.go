@@ -48,7 +48,8 @@ func TestDecisionsInADeadRunHoldInItsRecovery(t *testing.T) {
 		case step == "e" || step == "b":
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil
 		case step == "d" && n == 1:
-			return activities.Undone{Outcome: activities.Drifted, Observed: "changed", Drift: &activities.Drift{Digest: "sha256:theirs"}}, nil
+			return activities.Undone{Outcome: activities.Drifted, Observed: "changed",
+				Drift: &activities.Drift{Digest: "sha256:theirs"}}, nil
 		case step == "d" && n == 2:
 			<-letGo
 		case step == "d":
@@ -160,7 +161,8 @@ func TestADeadRunWithTooManyFindingsIsRecovered(t *testing.T) {
 			raw[i] = byte(r.Uint32())
 		}
 		diff := base64.StdEncoding.EncodeToString(raw)
-		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.DigestOf([]byte(diff)), Diff: diff}}, nil
+		return activities.Undone{Outcome: activities.Drifted,
+			Drift: &activities.Drift{Digest: activities.DigestOf([]byte(diff)), Diff: diff}}, nil
 	}
 	l := startLive(t, w)
 	for _, s := range steps[:n-1] {
@@ -172,10 +174,12 @@ func TestADeadRunWithTooManyFindingsIsRecovered(t *testing.T) {
 	require.Equal(t, map[string]int{"restored": n}, report.Outcomes)
 }
 
-// A withdrawn undo may be running: its host came back at the same moment. What it did counts, and what it could not do is told.
+// A withdrawn undo may be running: its host came back at the same moment. What it did counts, and
+// what it could not do is told.
 func TestAWithdrawnUndoThatItsHostHasTakenIsAwaited(t *testing.T) {
 	drifted := activities.Undone{
-		Outcome: activities.Drifted, Observed: "changed", Drift: &activities.Drift{Digest: "sha256:theirs", Diff: "- ours\n+ theirs"},
+		Outcome: activities.Drifted, Observed: "changed",
+		Drift: &activities.Drift{Digest: "sha256:theirs", Diff: "- ours\n+ theirs"},
 	}
 	for name, c := range map[string]struct {
 		do, late compensations.Do
@@ -210,15 +214,19 @@ func TestAWithdrawnUndoThatItsHostHasTakenIsAwaited(t *testing.T) {
 			status: compensations.Remains,
 		},
 		"accepted and failed": {
-			do: compensations.Accept, late: compensations.Skip, err: temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil),
-			want:   []string{"a settled restored", "b accepted failed", "c settled restored"},
-			notes:  []string{"accept by eve", "its host had taken it before that: ActionFailed: the account is closed (type: AccountClosed, retryable: false)"},
+			do: compensations.Accept, late: compensations.Skip,
+			err:  temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil),
+			want: []string{"a settled restored", "b accepted failed", "c settled restored"},
+			notes: []string{"accept by eve",
+				"its host had taken it before that: ActionFailed: the account is closed (type: AccountClosed, retryable: false)"},
 			status: compensations.Remains,
 		},
 		"skipped and failed": {
-			do: compensations.Skip, late: compensations.Accept, err: temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil),
-			want:   []string{"a accepted failed", "b skipped failed", "c settled restored"},
-			notes:  []string{"skip by eve", "its host had taken it before that: ActionFailed: the account is closed (type: AccountClosed, retryable: false)"},
+			do: compensations.Skip, late: compensations.Accept,
+			err:  temporal.NewNonRetryableApplicationError("the account is closed", "AccountClosed", nil),
+			want: []string{"a accepted failed", "b skipped failed", "c settled restored"},
+			notes: []string{"skip by eve",
+				"its host had taken it before that: ActionFailed: the account is closed (type: AccountClosed, retryable: false)"},
 			status: compensations.Remains,
 		},
 	} {

@@ -17,7 +17,8 @@ import (
 // ask sends an update, and returns its answer.
 func (l *live) ask(update string, decision any) (answer protocol.DecisionAnswer, err error) {
 	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: l.run.GetID(), UpdateName: update, Args: []any{decision}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: l.run.GetID(), UpdateName: update, Args: []any{decision},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = handle.Get(l.Context(), &answer)
@@ -39,11 +40,13 @@ func TestAnUpdateApprovesAndAnswersWhenTheStepGoesOn(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour), do: blockAt("b", letGo)}
 	l := startLive(t, w)
 	g := l.awaitState(atGate).Gates[0]
-	for _, d := range []protocol.Decision{{Step: "b", Digest: "sha256:of another change"}, {Step: "a", Digest: g.Digest}, {Step: "nowhere"}} {
+	for _, d := range []protocol.Decision{{Step: "b", Digest: "sha256:of another change"}, {Step: "a", Digest: g.Digest},
+		{Step: "nowhere"}} {
 		_, err := l.ask(protocol.UpdateApprove, d)
 		requireType(t, err, protocol.NothingDecided)
 	}
-	answer, err := l.ask(protocol.UpdateApprove, protocol.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "I looked"})
+	answer, err := l.ask(protocol.UpdateApprove,
+		protocol.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "I looked"})
 	require.NoError(t, err)
 	require.Equal(t, protocol.DecisionAnswer{Step: "b", State: protocol.Running, Phase: protocol.Forward}, answer)
 	_, err = l.ask(protocol.UpdateReject, protocol.Decision{Step: "b", Digest: g.Digest})
@@ -67,14 +70,16 @@ func TestAnUpdateRejectsAndAnswersWhetherTheTaskGoesOn(t *testing.T) {
 			Step: "b", State: protocol.StepFailed, Phase: protocol.Forward,
 			Cause: &compensations.Cause{Kind: compensations.Rejected, Step: "b", Text: "step b was rejected by ann: too dear"},
 		}, protocol.TaskRejected},
-		{"rolls back the step", task.OnFailure{Do: task.FailRollbackStep}, protocol.DecisionAnswer{Step: "b", State: protocol.StepFailed, Phase: protocol.Forward}, ""},
+		{"rolls back the step", task.OnFailure{Do: task.FailRollbackStep},
+			protocol.DecisionAnswer{Step: "b", State: protocol.StepFailed, Phase: protocol.Forward}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 			stepByID(w.steps, "b").OnFailure = test.policy
 			l := startLive(t, w)
 			g := l.awaitState(atGate).Gates[0]
-			answer, err := l.ask(protocol.UpdateReject, protocol.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "too dear"})
+			answer, err := l.ask(protocol.UpdateReject,
+				protocol.Decision{Step: "b", Digest: g.Digest, Who: "ann", Why: "too dear"})
 			require.NoError(t, err)
 			require.Equal(t, test.want, answer)
 			_, err = l.report()
@@ -98,13 +103,15 @@ func TestAnUpdateResolvesAPark(t *testing.T) {
 	l := startLive(t, w)
 	digest := l.awaitPark("b", 1)
 	for _, r := range []compensations.Resolution{
-		{Step: "b", Digest: "sha256:of another park", Do: compensations.Skip}, {Step: "b", Digest: digest, Do: compensations.Force},
+		{Step: "b", Digest: "sha256:of another park", Do: compensations.Skip},
+		{Step: "b", Digest: digest, Do: compensations.Force},
 		{Step: "b", Digest: digest, Do: "undo"}, {Step: "a", Digest: digest, Do: compensations.Skip}, {Step: "nowhere"},
 	} {
 		_, err := l.ask(protocol.UpdateResolve, r)
 		requireType(t, err, protocol.NothingDecided)
 	}
-	answer, err := l.ask(protocol.UpdateResolve, compensations.Resolution{Step: "b", Digest: digest, Do: compensations.Accept, Who: "eve", Why: "seen"})
+	answer, err := l.ask(protocol.UpdateResolve,
+		compensations.Resolution{Step: "b", Digest: digest, Do: compensations.Accept, Who: "eve", Why: "seen"})
 	require.NoError(t, err)
 	require.Equal(t, compensations.Accepted, answer.Undo)
 	require.Equal(t, protocol.Unwinding, answer.Phase)

@@ -1,7 +1,9 @@
-// Package workflows puts the workflows together, and registers them. They only make decisions and have no side effects: they act on the
-// world through the activities of package activities, and undo through package compensations.
+// Package workflows puts the workflows together, and registers them. They only make decisions and
+// have no side effects: they act on the world through the activities of package activities, and
+// undo through package compensations.
 //
-// [AgentTask] runs one task of an agent: it compiles the task, and has the engine run it, with a session where its document asks for one.
+// [AgentTask] runs one task of an agent: it compiles the task, and has the engine run it, with a
+// session where its document asks for one.
 //
 //	payload     measures and shortens what leaves a workflow; packed: carries large values
 //	task        the task file
@@ -12,6 +14,6 @@
 //	repair      recover, roll back, redo, look again, retain
 //	planning    what a task would do
 //
-// Each imports only those above it, and planning, repair and sessions do not know each other. Clients, such as recovery and session, import
-// protocol and no engine.
+// Each imports only those above it, and planning, repair and sessions do not know each other.
+// Clients, such as recovery and session, import protocol and no engine.
 package workflows

@@ -24,7 +24,9 @@ func (w *world) catalog() task.Catalog {
 	}
 	return task.Catalog{
 		Specs: []activities.Spec{{
-			Name: "fake.do", Risk: risk, UndoParams: w.intent, Intent: w.intent, Params: []byte(`{"type": "object", "properties": {"path": {"type": "string"}, "from": {}}, "additionalProperties": false}`),
+			Name: "fake.do", Risk: risk, UndoParams: w.intent, Intent: w.intent,
+			Params: []byte(
+				`{"type": "object", "properties": {"path": {"type": "string"}, "from": {}}, "additionalProperties": false}`),
 			Keys: []activities.Key{{Prefix: "fake:", Param: "path", Path: true}}, Outputs: map[string]string{"id": "an id"},
 		}},
 		Host: "host", SharedQueue: w.queue(), Journals: map[string]string{"fake": "j"},

@@ -34,7 +34,8 @@ type world struct {
 	steps    []task.Step
 	deadline time.Duration
 	refuse   error
-	// do, plan and undo answer the n-th call for a step. By default they answer done, a change of low risk, and restored.
+	// do, plan and undo answer the n-th call for a step. By default they answer done, a change of low
+	// risk, and restored.
 	do   func(ctx context.Context, step string, n int, f activities.Forward) (activities.Result, error)
 	plan func(step string, n int) (activities.Change, error)
 	undo func(step string, n int, d activities.Decision) (activities.Undone, error)
@@ -44,9 +45,11 @@ type world struct {
 	hold func(ctx context.Context, r protocol.HoldRequest) (protocol.Held, error)
 	// preflight answers a look at steps that have a Preflight. By default nothing is refused.
 	preflight func(protocol.PreflightRequest) (protocol.Preflight, error)
-	// confirm answers the n-th question whether a context is there. By default it is, unless it is lost.
+	// confirm answers the n-th question whether a context is there. By default it is, unless it is
+	// lost.
 	confirm func(ctx context.Context, n int) error
-	// touched names what steps touch that are added to a session, by id, on the compiler's own host; the hosts of those in unnamed are asked.
+	// touched names what steps touch that are added to a session, by id, on the compiler's own host;
+	// the hosts of those in unnamed are asked.
 	touched map[string]activities.Touched
 	unnamed []string
 	// intent are the parameters that say what a step of a session is for.
@@ -193,8 +196,13 @@ func newRun(t *testing.T, w *world) *run {
 	env.SetStartWorkflowOptions(startOptions)
 	workflows.Register(env, w.checkSteps)
 	for name, fn := range map[string]any{
-		protocol.CompileActivity: w.Compile, protocol.CompileStepsActivity: w.CompileSteps, protocol.HoldActivity: w.Hold, protocol.PreflightActivity: w.Preflight, protocol.ContextActivity: w.confirmContext, "fake.do": w.Do, "fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
-		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, protocol.AlertActivity: func(context.Context, []protocol.Alert) error { return nil },
+		protocol.CompileActivity: w.Compile, protocol.CompileStepsActivity: w.CompileSteps, protocol.HoldActivity: w.Hold,
+		protocol.PreflightActivity: w.Preflight, protocol.ContextActivity: w.confirmContext, "fake.do": w.Do,
+		"fake.do.plan": w.Plan, "fake.do.undo": w.Undo, "fake.do.release": w.Release,
+		"fake.do.observe": w.Observe, "fake.do.commit": w.MakeDurable, protocol.AlertActivity: func(context.Context,
+			[]protocol.Alert) error {
+			return nil
+		},
 		protocol.PausedActivity: w.Paused,
 	} {
 		env.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})

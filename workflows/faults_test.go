@@ -30,7 +30,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// The sticky cache hides what a replay would show, so CI runs the whole package again without it (UNWIND_TEST_NO_STICKY_CACHE=1).
+// The sticky cache hides what a replay would show, so CI runs the whole package again without it
+// (UNWIND_TEST_NO_STICKY_CACHE=1).
 func TestMain(m *testing.M) {
 	if os.Getenv("UNWIND_TEST_NO_STICKY_CACHE") != "" {
 		worker.SetStickyWorkflowCacheSize(0)
@@ -157,7 +158,8 @@ func TestAServerRestartInAStepAtAGateAndInAnUnwindLosesNothing(t *testing.T) {
 	report, err := l.report()
 	require.Error(t, err)
 	require.Equal(t, compensations.Unwound, report.Status)
-	// An activity may run again if its completion was lost with the server, but no step or undo is skipped or reordered.
+	// An activity may run again if its completion was lost with the server, but no step or undo is
+	// skipped or reordered.
 	require.Equal(t, []string{"do a", "plan b", "do b", "do c", "undo c", "undo b", "undo a"}, dropRepeats(l.calls()))
 }
 
@@ -407,7 +409,8 @@ func TestTextsOfSignalsAndDriftAreBounded(t *testing.T) {
 		if step == "last" {
 			return activities.Undone{Outcome: activities.Nothing}, nil
 		}
-		return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:d", Diff: strings.Repeat("d", 30<<10)}}, nil
+		return activities.Undone{Outcome: activities.Drifted,
+			Drift: &activities.Drift{Digest: "sha256:d", Diff: strings.Repeat("d", 30<<10)}}, nil
 	}
 	l := startLive(t, w)
 	g := l.awaitState(atGate).Gates[0]
@@ -425,7 +428,9 @@ func TestStartOptionsThatWouldLoseTheUndoAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*client.StartWorkflowOptions){
 		"execution timeout": func(o *client.StartWorkflowOptions) { o.WorkflowExecutionTimeout = time.Hour },
 		"run timeout":       func(o *client.StartWorkflowOptions) { o.WorkflowRunTimeout = time.Hour },
-		"retry policy":      func(o *client.StartWorkflowOptions) { o.RetryPolicy = &temporal.RetryPolicy{MaximumAttempts: 3} },
+		"retry policy": func(o *client.StartWorkflowOptions) {
+			o.RetryPolicy = &temporal.RetryPolicy{MaximumAttempts: 3}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLive(t, servertest.Client(t), &world{steps: chain("a")})

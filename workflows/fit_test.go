@@ -31,7 +31,8 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 	for i, s := range steps {
 		u := activities.Undone{Outcome: activities.Residue, Observed: noise(r, activities.MaxText*3/4)}
 		if i%2 == 1 {
-			u.Outcome, u.Drift = activities.Drifted, &activities.Drift{Digest: activities.DigestOf([]byte(s.ID)), Diff: noise(r, activities.MaxDiff*3/4)}
+			u.Outcome, u.Drift = activities.Drifted,
+				&activities.Drift{Digest: activities.DigestOf([]byte(s.ID)), Diff: noise(r, activities.MaxDiff*3/4)}
 			drifted++
 		}
 		for range activities.MaxItems {
@@ -62,7 +63,8 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 	var alerts alertLog
 	l := &chained{T: t, world: w}
 	l.in = func(run int, r *run) {
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+		// packing is slow under the race detector
+		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		alerts.keepThoseOf(r)
 		if run == 1 {
 			r.runAfter(time.Hour, func() {
@@ -74,7 +76,8 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 		r.runAfter(time.Minute, func() {
 			require.Len(t, alerts.sent(), drifted, "somebody is told of each, once")
 			for _, a := range alerts.sent() {
-				r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: a.Step, Digest: a.Digest, Do: compensations.Force, Who: "eve"})
+				r.env.SignalWorkflow(compensations.SignalResolve,
+					compensations.Resolution{Step: a.Step, Digest: a.Digest, Do: compensations.Force, Who: "eve"})
 			}
 		})
 	}

@@ -75,7 +75,8 @@ func TestSignalsThatFitNoGateDecideNothingAndAreShown(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", time.Hour)}
 	r := newRun(t, w)
 	r.runAfter(time.Minute, func() {
-		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: "sha256:0123456789ab-of-another-opening"})
+		r.env.SignalWorkflow(protocol.SignalApprove,
+			protocol.Decision{Step: "b", Digest: "sha256:0123456789ab-of-another-opening"})
 		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b"})
 		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "a"})
 		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "nowhere"})
@@ -135,7 +136,8 @@ func TestAStaleApprovalGoesBackToTheGateAndNeedsANewOne(t *testing.T) {
 	w := &world{steps: addGate(chain("a"), "a", time.Hour)}
 	w.do = func(_ context.Context, _ string, n int, _ activities.Forward) (activities.Result, error) {
 		if n == 1 {
-			return activities.Result{}, temporal.NewNonRetryableApplicationError("changed", string(activities.StaleApproval), nil)
+			return activities.Result{},
+				temporal.NewNonRetryableApplicationError("changed", string(activities.StaleApproval), nil)
 		}
 		return activities.Result{}, nil
 	}
@@ -165,20 +167,31 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 		asked  bool
 	}{
 		{"auto and low", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Low}, false},
-		{"risky and nothing to do", task.Gate{Mode: task.GateAsk, Risky: true, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
-		{"risky and nothing to do, and asked", task.Gate{Mode: task.GateAsk, Risky: true, Limit: time.Hour}, activities.Change{Unchanged: true, Ask: true}, true},
-		{"nothing to do, and the file asks", task.Gate{Mode: task.GateAsk, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, true},
-		{"auto and nothing to do", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.High, Unchanged: true}, false},
-		{"auto and medium", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Medium}, true},
+		{"risky and nothing to do", task.Gate{Mode: task.GateAsk, Risky: true, Limit: time.Hour},
+			activities.Change{Risk: activities.High, Unchanged: true}, false},
+		{"risky and nothing to do, and asked", task.Gate{Mode: task.GateAsk, Risky: true, Limit: time.Hour},
+			activities.Change{Unchanged: true, Ask: true}, true},
+		{"nothing to do, and the file asks", task.Gate{Mode: task.GateAsk, Limit: time.Hour},
+			activities.Change{Risk: activities.High, Unchanged: true}, true},
+		{"auto and nothing to do", task.Gate{Mode: task.GateAuto, Limit: time.Hour},
+			activities.Change{Risk: activities.High, Unchanged: true}, false},
+		{"auto and medium", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Medium},
+			true},
 		{"none and high", task.Gate{Mode: task.GateNone, Limit: time.Hour}, activities.Change{Risk: activities.High}, false},
 		{"open and medium", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.Medium}, false},
 		{"open and high", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.High}, true},
-		{"open and nothing to do", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.High, Unchanged: true}, false},
-		{"open, and it cannot be undone", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.Low, Strategy: activities.Irreversible}, true},
-		{"open and low, below the floor", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.Low, Floor: "always"}, true},
-		{"none, below the floor", task.Gate{Mode: task.GateNone}, activities.Change{Risk: activities.High, Floor: "high"}, true},
-		{"auto and low, below the floor", task.Gate{Mode: task.GateAuto, Limit: time.Hour}, activities.Change{Risk: activities.Low, Floor: "always"}, true},
-		{"none, but the change destroys", task.Gate{Mode: task.GateNone, Limit: time.Hour}, activities.Change{Risk: activities.High, Ask: true}, true},
+		{"open and nothing to do", task.Gate{Mode: task.GateOpen}, activities.Change{Risk: activities.High, Unchanged: true},
+			false},
+		{"open, and it cannot be undone", task.Gate{Mode: task.GateOpen},
+			activities.Change{Risk: activities.Low, Strategy: activities.Irreversible}, true},
+		{"open and low, below the floor", task.Gate{Mode: task.GateOpen},
+			activities.Change{Risk: activities.Low, Floor: "always"}, true},
+		{"none, below the floor", task.Gate{Mode: task.GateNone}, activities.Change{Risk: activities.High, Floor: "high"},
+			true},
+		{"auto and low, below the floor", task.Gate{Mode: task.GateAuto, Limit: time.Hour},
+			activities.Change{Risk: activities.Low, Floor: "always"}, true},
+		{"none, but the change destroys", task.Gate{Mode: task.GateNone, Limit: time.Hour},
+			activities.Change{Risk: activities.High, Ask: true}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.change.Digest = "sha256:change"
@@ -196,14 +209,16 @@ func TestWhoIsAskedByModeAndChange(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.asked, asked)
 			if c.gate.Mode == task.GateNone {
-				require.Contains(t, report.Notes, "step a runs without its gate, unless its change must always be asked about: the task file says gate: none")
+				require.Contains(t, report.Notes,
+					"step a runs without its gate, unless its change must always be asked about: the task file says gate: none")
 			}
 		})
 	}
 }
 
 // judging does a step as a worker that judges the change of it.
-func judging(change activities.Change) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+func judging(change activities.Change) func(context.Context, string, int, activities.Forward) (activities.Result,
+	error) {
 	return func(_ context.Context, _ string, _ int, f activities.Forward) (activities.Result, error) {
 		if why := change.Asks(f.Consent); why != "" {
 			return activities.Result{}, temporal.NewNonRetryableApplicationError(why, string(activities.Asks), nil)
@@ -240,7 +255,8 @@ func TestAChangeThatTurnsOutToBeRiskyWaitsAtAGate(t *testing.T) {
 	}
 }
 
-// A plan by another worker, or a moment later, may find nothing that asks: what a worker has refused to do unasked is asked nevertheless.
+// A plan by another worker, or a moment later, may find nothing that asks: what a worker has
+// refused to do unasked is asked nevertheless.
 func TestWhatItsWorkerWillNotDoUnaskedIsAsked(t *testing.T) {
 	low := activities.Change{Risk: activities.Low, Digest: "sha256:change"}
 	w := &world{steps: chain("a"), plan: func(string, int) (activities.Change, error) { return low, nil }}

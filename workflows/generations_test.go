@@ -36,7 +36,8 @@ func (l *live) redo(rollback string) (recovery.Run, error) {
 	return redo, err
 }
 
-// awaitListed waits until the server lists a rollback: rollbacks of parts are found by that list, which is a little behind.
+// awaitListed waits until the server lists a rollback: rollbacks of parts are found by that list,
+// which is a little behind.
 func (l *live) awaitListed(rollback recovery.Run) {
 	query := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: l.server().Namespace, Query: fmt.Sprintf("WorkflowId = '%s'", rollback.WorkflowID),
@@ -100,7 +101,8 @@ func TestOverlappingRollbacksAreRedoneLastInFirstOut(t *testing.T) {
 	require.Equal(t, []string{"do a", "do b"}, l.calls()[4:])
 }
 
-// The step at the savepoint was rolled back before, but the rollback and its recovery still know its place in the ledger.
+// The step at the savepoint was rolled back before, but the rollback and its recovery still know
+// its place in the ledger.
 func TestATaskIsRolledBackToASavepointWhoseStepWasRolledBackBefore(t *testing.T) {
 	letGo := make(chan struct{})
 	w := &world{steps: chain("a", "b", "c", "d")}
@@ -122,7 +124,8 @@ func TestATaskIsRolledBackToASavepointWhoseStepWasRolledBackBefore(t *testing.T)
 
 	done, err := l.server().FindDone(t.Context(), task)
 	require.NoError(t, err)
-	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "sp"}, "eve", "", converter.GetDefaultDataConverter())
+	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "sp"}, "eve", "",
+		converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	l.awaitCalls("undo c", 1)
 	l.terminate(back.WorkflowID)

@@ -15,12 +15,13 @@ import (
 
 // releasing is a world that has released the record of the first of its steps.
 func releasing(released *atomic.Bool) *world {
-	return &world{steps: chain("a", "b", "c"), hold: func(_ context.Context, r protocol.HoldRequest) (held protocol.Held, err error) {
-		if released.Load() {
-			held.Released = r.Tokens[:1]
-		}
-		return held, nil
-	}}
+	return &world{steps: chain("a", "b", "c"),
+		hold: func(_ context.Context, r protocol.HoldRequest) (held protocol.Held, err error) {
+			if released.Load() {
+				held.Released = r.Tokens[:1]
+			}
+			return held, nil
+		}}
 }
 
 func TestARollbackThatDiesBeforeItHoldsTheRecordsIsHeldByItsRecovery(t *testing.T) {
@@ -76,7 +77,8 @@ func TestATaskThatWasResetAfterItsEndIsUnwoundWholeOrNotAtAll(t *testing.T) {
 			want := []string{"do a", "do b", "do c"}
 			if isReleased {
 				require.Equal(t, compensations.Partly, report.Status)
-				require.Contains(t, report.Notes[0], "everything stays as the task had left it: Refused: the undo records of 1 of 3 steps are released (a)")
+				require.Contains(t, report.Notes[0],
+					"everything stays as the task had left it: Refused: the undo records of 1 of 3 steps are released (a)")
 			} else {
 				want = append(want, "undo c", "undo b", "undo a")
 				require.Equal(t, compensations.Unwound, report.Status)
@@ -117,7 +119,8 @@ func TestARollbackWhoseHostIsAwayShowsIt(t *testing.T) {
 	require.Equal(t, "waiting for host away", troubles[0].Reason)
 	require.Eventually(t, func() bool {
 		d, err := l.client.DescribeWorkflowExecution(t.Context(), back.WorkflowID, "")
-		return err == nil && string(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[protocol.AttributeFailing.GetName()].GetData()) == `"hold 1 record of the world fake"`
+		return err == nil &&
+			string(d.GetWorkflowExecutionInfo().GetSearchAttributes().GetIndexedFields()[protocol.AttributeFailing.GetName()].GetData()) == `"hold 1 record of the world fake"`
 	}, time.Minute, 20*time.Millisecond, "lists show it")
 	l.serve(l.queue + "@away")
 	report, err := l.report()

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// issuer is a remote service that makes the ids of what it creates, and that forgets by which request it did.
+// issuer is a remote service that makes the ids of what it creates, and that forgets by which
+// request it did.
 type issuer struct {
 	mu      sync.Mutex
 	issued  int
@@ -25,8 +26,9 @@ type issuer struct {
 	known   map[string]activities.Result // what the undo of each step was given
 }
 
-// newIssuerWorld makes a world whose undos can only delete what the response to the forward has named. fails is the step that fails;
-// as its answer never came, nothing is known of what it would have made.
+// newIssuerWorld makes a world whose undos can only delete what the response to the forward has
+// named. fails is the step that fails; as its answer never came, nothing is known of what it would
+// have made.
 func newIssuerWorld(fails string, ids ...string) (*issuer, *world) {
 	is := &issuer{objects: map[string]bool{}, known: map[string]activities.Result{}}
 	w := &world{steps: chain(ids...)}
@@ -70,13 +72,15 @@ func (is *issuer) remove(step string, d activities.Decision) (activities.Undone,
 	return activities.Undone{Outcome: activities.Compensated, Losses: []string{"its number is used up"}}, nil
 }
 
-// requireRemoved demands that what the steps had made is gone, and that each undo was given the fingerprint and the id, and no more.
+// requireRemoved demands that what the steps had made is gone, and that each undo was given the
+// fingerprint and the id, and no more.
 func (is *issuer) requireRemoved(t *testing.T, steps ...string) {
 	t.Helper()
 	require.Empty(t, is.objects)
 	want := map[string]activities.Result{}
 	for i, step := range steps {
-		want[step] = activities.Result{After: activities.DigestOf([]byte(step)), Outputs: map[string]any{"id": fmt.Sprintf("obj_%d", i+1)}}
+		want[step] = activities.Result{After: activities.DigestOf([]byte(step)),
+			Outputs: map[string]any{"id": fmt.Sprintf("obj_%d", i+1)}}
 	}
 	require.Equal(t, want, is.known)
 }
@@ -85,7 +89,9 @@ func TestAnUndoIsGivenTheIDThatTheResponseNamed(t *testing.T) {
 	is, w := newIssuerWorld("d", "a", "b", "c", "d")
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
-	require.Equal(t, []string{"a settled compensated", "b settled compensated", "c settled compensated", "d settled nothing-to-undo"}, outcomes(report))
+	require.Equal(t,
+		[]string{"a settled compensated", "b settled compensated", "c settled compensated", "d settled nothing-to-undo"},
+		outcomes(report))
 	is.requireRemoved(t, "a", "b", "c")
 }
 
@@ -112,7 +118,8 @@ func TestARecoveryReadsTheIDsFromTheHistory(t *testing.T) {
 	l.awaitCalls("do c", 1)
 	l.terminate(l.run.GetID())
 	report := l.awaitReport(l.recover())
-	require.Equal(t, []string{"a settled compensated", "b settled compensated", "c settled nothing-to-undo"}, outcomes(report))
+	require.Equal(t, []string{"a settled compensated", "b settled compensated", "c settled nothing-to-undo"},
+		outcomes(report))
 	is.requireRemoved(t, "a", "b")
 }
 
@@ -135,7 +142,8 @@ func TestAStepWhoseResultMightNotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 	}
 	w.undo = nil
 	r := newRun(t, w)
-	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+	// packing is slow under the race detector
+	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	report, err := r.report()
 	require.ErrorContains(t, err, "that can be carried: split the task")
 	require.Equal(t, compensations.Unwound, report.Status)

@@ -20,7 +20,8 @@ import (
 // send sends a request without looking at its size, as any client can.
 func (l *live) send(s session.Session, name, id string, argument any) error {
 	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: s.ID(), UpdateID: id, UpdateName: name, Args: []any{argument}, WaitForStage: client.WorkflowUpdateStageCompleted,
+		WorkflowID: s.ID(), UpdateID: id, UpdateName: name, Args: []any{argument},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
 		err = handle.Get(l.Context(), nil)
@@ -28,7 +29,8 @@ func (l *live) send(s session.Session, name, id string, argument any) error {
 	return err
 }
 
-// Requests that a server delivers, and whose refusal it would not take: alone, and together in one workflow task.
+// Requests that a server delivers, and whose refusal it would not take: alone, and together in one
+// workflow task.
 func TestRequestsThatAreTooLargeAreRefusedAndStopNothing(t *testing.T) {
 	o := servertest.Shared(t).ClientOptions()
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, requestlimit.DialOption())
@@ -37,7 +39,8 @@ func TestRequestsThatAreTooLargeAreRefusedAndStopNothing(t *testing.T) {
 	t.Cleanup(c.Close)
 	l := newLive(t, c, &world{})
 	stop := l.startWorker()
-	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	require.NoError(t, err)
 	for _, size := range []int{1_500_000, 2_200_000, 3_900_000} {
 		err := l.send(s, protocol.UpdateNote, fmt.Sprint(size), protocol.NoteRequest{Text: strings.Repeat("x", size)})
@@ -52,7 +55,9 @@ func TestRequestsThatAreTooLargeAreRefusedAndStopNothing(t *testing.T) {
 		sent.Go(func() {
 			var all []string
 			for n := range 15 {
-				all = append(all, fmt.Sprintf(`{"uses": "fake.do", "needs": [], "with": {"path": "/f/%d/%d", "from": %q}}`, i, n, strings.Repeat("y", 58_000)))
+				all = append(all,
+					fmt.Sprintf(`{"uses": "fake.do", "needs": [], "with": {"path": "/f/%d/%d", "from": %q}}`, i, n,
+						strings.Repeat("y", 58_000)))
 			}
 			answer, err := s.Step(t.Context(), fmt.Sprintf("r%d", i), steps(all...).Steps...)
 			assert.NoError(t, err)

@@ -34,7 +34,8 @@ func (a action) Spec() activities.Spec { return activities.Spec{Name: "fake.do"}
 func (a action) Plan(_ context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
 	return a.world.Plan(context.Background(), activities.Forward{Entry: e, Step: s})
 }
-func (a action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	return a.Do(ctx, activities.Forward{Entry: e, Step: s, Want: want})
 }
 func (a action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
@@ -79,8 +80,9 @@ func ownServer(t *testing.T, o devserver.Options) (*devserver.Server, client.Cli
 	return server, c
 }
 
-// newImpatientServer starts a server that suggests continuing as new after a tenth of the default number of events, so that a task
-// has many runs with a tenth of the steps. It returns a client, and a tenth of n. In a deep run both stay as they are.
+// newImpatientServer starts a server that suggests continuing as new after a tenth of the default
+// number of events, so that a task has many runs with a tenth of the steps. It returns a client,
+// and a tenth of n. In a deep run both stay as they are.
 func newImpatientServer(t *testing.T, n int) (c client.Client, steps int) {
 	if testrun.Deep() {
 		return servertest.Client(t), n
@@ -89,7 +91,8 @@ func newImpatientServer(t *testing.T, n int) (c client.Client, steps int) {
 	return c, n / 10
 }
 
-// newLive makes a task that is not started yet, on a server shared with other tests. The steps run on the test's own queue.
+// newLive makes a task that is not started yet, on a server shared with other tests. The steps run
+// on the test's own queue.
 func newLive(t *testing.T, c client.Client, w *world) *live {
 	t.Parallel()
 	l := &live{T: t, client: c, queue: t.Name(), world: w}
@@ -111,7 +114,8 @@ func (l *live) options() client.StartWorkflowOptions {
 
 func (l *live) start() {
 	var err error
-	l.run, err = l.client.ExecuteWorkflow(l.Context(), l.options(), protocol.AgentTaskType, json.RawMessage(`{"name": "release"}`))
+	l.run, err = l.client.ExecuteWorkflow(l.Context(), l.options(), protocol.AgentTaskType,
+		json.RawMessage(`{"name": "release"}`))
 	require.NoError(l, err)
 }
 
@@ -154,12 +158,14 @@ func (l *live) server() recovery.Server {
 
 func (l *live) ledger(ctx context.Context, r protocol.LedgerRequest) (protocol.Ledger, error) {
 	info := activity.GetInfo(ctx)
-	ledger, err := l.server().LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r, converter.GetDefaultDataConverter())
+	ledger, err := l.server().LedgerFor(ctx, info.WorkflowExecution.ID, info.WorkflowType.Name, r,
+		converter.GetDefaultDataConverter())
 	return ledger, recovery.Final(err)
 }
 
 func (l *live) redoable(ctx context.Context, r protocol.RedoRequest) (protocol.RedoInput, error) {
-	before, err := l.server().RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r, converter.GetDefaultDataConverter())
+	before, err := l.server().RedoInput(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, r,
+		converter.GetDefaultDataConverter())
 	return before, recovery.Final(err)
 }
 
@@ -245,7 +251,8 @@ func (l *live) approve() {
 func (l *live) resolve(do compensations.Do) {
 	for _, step := range l.awaitState(parked).Report.Steps {
 		if step.State == string(compensations.Parked) {
-			l.sendSignal(compensations.SignalResolve, compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
+			l.sendSignal(compensations.SignalResolve,
+				compensations.Resolution{Step: step.Step, Digest: step.Digest, Do: do, Who: "eve"})
 		}
 	}
 }
@@ -291,7 +298,8 @@ func block(ctx context.Context, letGo <-chan struct{}) error {
 }
 
 // blockAt blocks in the first call of a step's forward.
-func blockAt(step string, letGo <-chan struct{}) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+func blockAt(step string, letGo <-chan struct{}) func(context.Context, string, int,
+	activities.Forward) (activities.Result, error) {
 	return func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		if s == step && n == 1 {
 			return activities.Result{}, block(ctx, letGo)

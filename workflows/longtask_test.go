@@ -32,7 +32,8 @@ func (l *live) runsOf(id string) (runs []string) {
 		d, err := l.client.DescribeWorkflowExecution(l.Context(), id, run)
 		require.NoError(l, err)
 		runs = append(runs, d.WorkflowExecutionInfo.Execution.RunId)
-		first := l.client.GetWorkflowHistory(l.Context(), id, runs[len(runs)-1], false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		first := l.client.GetWorkflowHistory(l.Context(), id, runs[len(runs)-1], false,
+			enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		e, err := first.Next()
 		require.NoError(l, err)
 		if run = e.GetWorkflowExecutionStartedEventAttributes().ContinuedExecutionRunId; run == "" {

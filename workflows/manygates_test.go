@@ -20,7 +20,8 @@ import (
 // planLong plans changes whose diffs are as long as they may be.
 func planLong(step string, _ int) (activities.Change, error) {
 	return activities.Change{
-		Summary: "would do " + step, Risk: activities.High, Digest: activities.Digest("sha256:" + step), Diff: strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29),
+		Summary: "would do " + step, Risk: activities.High, Digest: activities.Digest("sha256:" + step),
+		Diff: strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29),
 	}, nil
 }
 

@@ -27,7 +27,8 @@ func (w *world) entries() map[string]activities.Entry {
 	return kept
 }
 
-// Steps of a session that call one thing by two names are ordered, also in another request, and whoever has named it.
+// Steps of a session that call one thing by two names are ordered, also in another request, and
+// whoever has named it.
 func TestStepsOfASessionOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 	changes := func(names ...string) activities.Touched { return activities.Touched{Changes: names} }
 	reads := func(names ...string) activities.Touched { return activities.Touched{Reads: names} }
@@ -36,13 +37,20 @@ func TestStepsOfASessionOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 		asked   map[string]activities.Touched // elsewhere
 		want    []string                      // what the second step needs
 	}{
-		"one name":                     {touched: map[string]activities.Touched{"a": changes("file:/x"), "b": changes("file:/x")}, want: []string{"a"}},
-		"a folder":                     {touched: map[string]activities.Touched{"a": changes("file:/x/y"), "b": changes("file:/x")}, want: []string{"a"}},
-		"what the other reads":         {touched: map[string]activities.Touched{"a": reads("file:/x"), "b": changes("file:/x")}, want: []string{"a"}},
-		"what the other writes":        {touched: map[string]activities.Touched{"a": changes("file:/x"), "b": reads("file:/x")}, want: []string{"a"}},
-		"two readers":                  {touched: map[string]activities.Touched{"a": reads("file:/x"), "b": reads("file:/x")}},
-		"two things":                   {touched: map[string]activities.Touched{"a": changes("file:/x"), "b": changes("file:/y")}},
-		"asked of another host":        {asked: map[string]activities.Touched{"a": changes("file:/x"), "b": changes("file:/x")}, want: []string{"a"}},
+		"one name": {touched: map[string]activities.Touched{"a": changes("file:/x"),
+			"b": changes("file:/x")}, want: []string{"a"}},
+		"a folder": {touched: map[string]activities.Touched{"a": changes("file:/x/y"),
+			"b": changes("file:/x")}, want: []string{"a"}},
+		"what the other reads": {touched: map[string]activities.Touched{"a": reads("file:/x"),
+			"b": changes("file:/x")}, want: []string{"a"}},
+		"what the other writes": {touched: map[string]activities.Touched{"a": changes("file:/x"),
+			"b": reads("file:/x")}, want: []string{"a"}},
+		"two readers": {touched: map[string]activities.Touched{"a": reads("file:/x"),
+			"b": reads("file:/x")}},
+		"two things": {touched: map[string]activities.Touched{"a": changes("file:/x"),
+			"b": changes("file:/y")}},
+		"asked of another host": {asked: map[string]activities.Touched{"a": changes("file:/x"),
+			"b": changes("file:/x")}, want: []string{"a"}},
 		"of which one does not answer": {asked: map[string]activities.Touched{"a": {}, "b": changes("file:/x")}},
 	} {
 		for _, requests := range []string{"one request", "two requests"} {
@@ -61,11 +69,13 @@ func TestStepsOfASessionOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 					}
 					return seen, nil
 				}
-				a, b := `{"id": "a", "uses": "fake.do", "needs": [], "with": {"path": "/a"}}`, `{"id": "b", "uses": "fake.do", "needs": [], "with": {"path": "/b"}}`
+				a, b := `{"id": "a", "uses": "fake.do", "needs": [], "with": {"path": "/a"}}`,
+					`{"id": "b", "uses": "fake.do", "needs": [], "with": {"path": "/b"}}`
 				r := newRun(t, w)
 				script := []func(){func() { r.update(protocol.UpdateStep, "1", steps(a, b)) }}
 				if requests == "two requests" {
-					script = []func(){func() { r.update(protocol.UpdateStep, "1", steps(a)) }, func() { r.update(protocol.UpdateStep, "2", steps(b)) }}
+					script = []func(){func() { r.update(protocol.UpdateStep, "1", steps(a)) },
+						func() { r.update(protocol.UpdateStep, "2", steps(b)) }}
 				}
 				r.script(append(script, func() { r.update(protocol.UpdateFinish, "3") })...)
 				r.session()
@@ -91,21 +101,27 @@ func namesLate(r protocol.PreflightRequest) (protocol.Preflight, error) {
 		return protocol.Preflight{}, nil
 	}
 	return protocol.Preflight{Touched: []activities.Touched{{
-		Step: r.Steps[0].Step.ID, Keys: []string{"fake:/a"}, Changes: []string{"fake:/a", "file:/real"}, Reads: []string{"file:/other"},
+		Step: r.Steps[0].Step.ID, Keys: []string{"fake:/a"}, Changes: []string{"fake:/a", "file:/real"},
+		Reads: []string{"file:/other"},
 	}}}, nil
 }
 
-// What a step touches that depends on another one's output is in its entry before its forward is scheduled.
+// What a step touches that depends on another one's output is in its entry before its forward is
+// scheduled.
 func TestAStepIsNamedWhenItsParametersAreKnown(t *testing.T) {
 	for name, c := range map[string]struct {
 		preflight func(protocol.PreflightRequest) (protocol.Preflight, error)
 		want      activities.Entry
 	}{
-		"it is named": {namesLate, activities.Entry{Keys: []string{"fake:/a"}, Changes: []string{"file:/real"}, Reads: []string{"file:/other"}}},
+		"it is named": {namesLate,
+			activities.Entry{Keys: []string{"fake:/a"}, Changes: []string{"file:/real"}, Reads: []string{"file:/other"}}},
 		"its host does not say": {func(protocol.PreflightRequest) (protocol.Preflight, error) {
 			return protocol.Preflight{}, errors.New("no")
 		}, activities.Entry{}},
-		"its host knows nothing": {func(protocol.PreflightRequest) (protocol.Preflight, error) { return protocol.Preflight{}, nil }, activities.Entry{}},
+		"its host knows nothing": {func(protocol.PreflightRequest) (protocol.Preflight, error) {
+			return protocol.Preflight{},
+				nil
+		}, activities.Entry{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
@@ -126,7 +142,8 @@ func TestAStepIsNamedWhenItsParametersAreKnown(t *testing.T) {
 	}
 }
 
-// A step that is being named has not begun: the task that ends meanwhile undoes what was done before, and not it.
+// A step that is being named has not begun: the task that ends meanwhile undoes what was done
+// before, and not it.
 func TestATaskThatEndsWhileAStepIsNamed(t *testing.T) {
 	w := &world{steps: late("a", "b")}
 	r := newRun(t, w)
@@ -157,7 +174,8 @@ func TestAStepIsTakenBackWhileItIsNamed(t *testing.T) {
 	r.script(
 		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			step = r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"path": "${{ steps.a.outputs.id }}"}}`))
+			step = r.update(protocol.UpdateStep, "2",
+				steps(`{"id": "b", "uses": "fake.do", "with": {"path": "${{ steps.a.outputs.id }}"}}`))
 		},
 		func() { end = r.update(protocol.UpdateFinish, "4") },
 	)

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// asking builds c on b and d on nothing but a. b asks when it fails, which it does unless its path is right.
+// asking builds c on b and d on nothing but a. b asks when it fails, which it does unless its path
+// is right.
 func asking(tries *[]activities.Forward) *world {
 	w := &world{steps: chain("a", "b", "c", "d")}
 	stepByID(w.steps, "d").Needs = []string{"a"}
@@ -49,7 +50,8 @@ func resolution(t *testing.T, s protocol.State, do compensations.Do) protocol.Re
 	t.Helper()
 	require.Len(t, s.Parks, 1)
 	p := s.Parks[0]
-	return protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann", Why: "I looked"}}
+	return protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: do, Who: "ann",
+		Why: "I looked"}}
 }
 
 // resolve decides about the only parked step.
@@ -65,7 +67,8 @@ func requireAlertOfB(t *testing.T, alerts *alertLog) {
 	t.Helper()
 	sent := alerts.sent()
 	require.Len(t, sent, 1)
-	require.Equal(t, []string{"b", "parked", "CheckFailed: no"}, []string{sent[0].Step, string(sent[0].State), sent[0].Reason})
+	require.Equal(t, []string{"b", "parked", "CheckFailed: no"},
+		[]string{sent[0].Step, string(sent[0].State), sent[0].Reason})
 	require.NotEmpty(t, sent[0].Digest)
 }
 
@@ -82,7 +85,8 @@ func TestAStepThatFailsForGoodWaitsForAPersonAndTheRestGoesOn(t *testing.T) {
 		p := s.Parks[0]
 		require.NotEmpty(t, p.Digest)
 		require.Equal(t, protocol.ParkView{
-			Step: "b", Uses: "fake.do", Digest: p.Digest, Try: 1, Reason: "CheckFailed: no", With: json.RawMessage(`{"path":"/wrong"}`), Since: p.Since,
+			Step: "b", Uses: "fake.do", Digest: p.Digest, Try: 1, Reason: "CheckFailed: no",
+			With: json.RawMessage(`{"path":"/wrong"}`), Since: p.Since,
 			Ways: []compensations.Do{compensations.Retry, compensations.Skip, protocol.DoUnwind},
 		}, p)
 		var states []protocol.StepState
@@ -98,7 +102,8 @@ func TestAStepThatFailsForGoodWaitsForAPersonAndTheRestGoesOn(t *testing.T) {
 	require.Equal(t, triedOnce, sortRange(r.world.calls, 1, 3))
 	require.Equal(t, compensations.Partly, report.Status)
 	require.Equal(t, []string{"a done ", "b settled restored", "c left-out ", "d done "}, outcomes(report))
-	require.Equal(t, []string{"try 1 failed and was parked: CheckFailed: no", "skip by ann: I looked"}, notesOf(report, "b"))
+	require.Equal(t, []string{"try 1 failed and was parked: CheckFailed: no", "skip by ann: I looked"},
+		notesOf(report, "b"))
 	require.Equal(t, []string{"left out: it needs b"}, notesOf(report, "c"))
 	require.Empty(t, report.Notes)
 	requireAlertOfB(t, &alerts)
@@ -120,7 +125,8 @@ func TestAParkedStepIsCorrectedAndRunsAgainUnderANewToken(t *testing.T) {
 	require.NotEqual(t, first, second, "each try is decided about by itself")
 	require.Equal(t, append(slices.Clone(triedOnce), "do b", "undo b", "do b", "do c"), sortRange(r.world.calls, 1, 3))
 	require.Equal(t, compensations.Committed, report.Status)
-	require.Equal(t, []string{"a done ", "b settled restored", "b settled restored", "b done ", "c done ", "d done "}, outcomes(report))
+	require.Equal(t, []string{"a done ", "b settled restored", "b settled restored", "b done ", "c done ", "d done "},
+		outcomes(report))
 	require.Equal(t, []string{
 		"1: try 1 failed and was parked: CheckFailed: no", "1: retry by ann: I looked",
 		"2: try 2 failed and was parked: CheckFailed: no", "2: retry by ann (changed: path): I looked", "3: ran once",
@@ -132,7 +138,8 @@ func TestAParkedStepIsCorrectedAndRunsAgainUnderANewToken(t *testing.T) {
 	}
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(tokens))), 3)
 	require.Equal(t, []string{"fake:/right"}, tries[2].Entry.Keys)
-	require.Equal(t, []bool{false, false, true}, []bool{tries[0].Entry.Corrected, tries[1].Entry.Corrected, tries[2].Entry.Corrected})
+	require.Equal(t, []bool{false, false, true},
+		[]bool{tries[0].Entry.Corrected, tries[1].Entry.Corrected, tries[2].Entry.Corrected})
 }
 
 func TestAParkedStepUnwindsTheTask(t *testing.T) {
@@ -202,8 +209,10 @@ func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Len(t, report.Notes, 7)
 	for i, part := range []string{
-		"is not that of the present park of step \"b\"", `do: "force" is not one of retry, skip, unwind`, "with: only retry takes other parameters, not skip",
-		`no undo of step "a" waits for a person`, `with: step "a" is not parked after a failure`, "the payload is not", `step "b" is not parked after a failure`,
+		"is not that of the present park of step \"b\"", `do: "force" is not one of retry, skip, unwind`,
+		"with: only retry takes other parameters, not skip",
+		`no undo of step "a" waits for a person`, `with: step "a" is not parked after a failure`, "the payload is not",
+		`step "b" is not parked after a failure`,
 	} {
 		require.Contains(t, report.Notes[i], part)
 	}
@@ -246,7 +255,8 @@ func TestTheGateOfACorrectedStepAsksAnew(t *testing.T) {
 	r.runAfter(4*time.Hour, func() { require.Equal(t, 1, w.count["do b"]); r.decide(protocol.SignalApprove) })
 	_, err := r.report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do d", "plan b", "do b", "undo b", "plan b", "do b", "do c"}, sortRange(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do d", "plan b", "do b", "undo b", "plan b", "do b", "do c"},
+		sortRange(w.calls, 1, 3))
 }
 
 func TestARejectedStepDoesNotAsk(t *testing.T) {
@@ -266,7 +276,8 @@ func TestNothingRunsAgainOnTopOfWhatWasNotUndone(t *testing.T) {
 		require.Empty(t, r.state().Parks, "first its undo must be decided")
 		for _, s := range r.state().Report.Steps {
 			if s.State == string(compensations.Parked) {
-				r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Skip})
+				r.env.SignalWorkflow(compensations.SignalResolve,
+					compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Skip})
 			}
 		}
 	})
@@ -278,7 +289,8 @@ func TestNothingRunsAgainOnTopOfWhatWasNotUndone(t *testing.T) {
 	report, err := r.report()
 	require.NoError(t, err)
 	require.Equal(t, 1, w.count["do b"])
-	require.Contains(t, report.Notes[0], "is still there, because its undo was skipped: it cannot run again; skip or unwind")
+	require.Contains(t, report.Notes[0],
+		"is still there, because its undo was skipped: it cannot run again; skip or unwind")
 }
 
 func TestAParkedStepWhoseNeedWasSkippedIsLeftOut(t *testing.T) {
@@ -350,7 +362,8 @@ func TestAParkedStepStaysParkedAcrossRuns(t *testing.T) {
 				p := c.Steps["b"].Park
 				require.Nil(t, p.Decision)
 				p.Decision = &protocol.Resolution{
-					Resolution: compensations.Resolution{Step: "b", Digest: p.View.Digest, Do: compensations.Retry, Who: "ann", Why: "I looked"}, With: json.RawMessage(`{"path":"/right"}`),
+					Resolution: compensations.Resolution{Step: "b", Digest: p.View.Digest, Do: compensations.Retry, Who: "ann",
+						Why: "I looked"}, With: json.RawMessage(`{"path":"/right"}`),
 				}
 			}
 		}
@@ -358,7 +371,9 @@ func TestAParkedStepStaysParkedAcrossRuns(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 2, l.runs)
 		require.Equal(t, append(slices.Clone(triedOnce), "do b", "do c"), sortRange(l.world.calls, 1, 3))
-		require.Equal(t, []string{"1: try 1 failed and was parked: CheckFailed: no", "1: retry by ann (changed: path): I looked", "2: ran once"}, notesByTry(report, "b"))
+		require.Equal(t,
+			[]string{"1: try 1 failed and was parked: CheckFailed: no", "1: retry by ann (changed: path): I looked",
+				"2: ran once"}, notesByTry(report, "b"))
 		requireAlertOfB(t, &alerts)
 	}
 }
@@ -414,7 +429,8 @@ func TestAnUpdateResolvesAParkedStep(t *testing.T) {
 	require.Equal(t, "b", one.Step)
 	requireType(t, two.error, protocol.NothingDecided)
 
-	d = resolution(t, l.awaitState(func(s protocol.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
+	d = resolution(t, l.awaitState(func(s protocol.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }),
+		compensations.Retry)
 	d.With = json.RawMessage(`{"path":"/right"}`)
 	answer, err := l.ask(protocol.UpdateResolve, d)
 	require.NoError(t, err)

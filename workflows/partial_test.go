@@ -37,7 +37,8 @@ func unwindTo(steps []task.Step, id, savepoint string, times int) {
 var errNo = temporal.NewNonRetryableApplicationError("no", string(activities.CheckFailed), nil)
 
 // failFirstCalls fails the first calls of each step, times of it, without a retry.
-func failFirstCalls(times map[string]int) func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+func failFirstCalls(times map[string]int) func(context.Context, string, int, activities.Forward) (activities.Result,
+	error) {
 	return func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		if n <= times[s] {
 			return activities.Result{}, errNo
@@ -94,7 +95,8 @@ func notesByTry(r compensations.Report, step string) []string {
 	return notes
 }
 
-// twoBranches builds b and then c, and d and then e, on a. b fails, and so do the steps in failing; d is done a minute later.
+// twoBranches builds b and then c, and d and then e, on a. b fails, and so do the steps in failing;
+// d is done a minute later.
 func twoBranches(failing ...string) *world {
 	w := &world{steps: chain("a", "b", "c", "d", "e")}
 	stepByID(w.steps, "d").Needs = []string{"a"}
@@ -171,7 +173,8 @@ func TestAStepThatFailsAfterOneWasRolledBackUnwindsTheRest(t *testing.T) {
 	w = twoBranches("e")
 	report, err = newRun(t, w).report()
 	require.Error(t, err)
-	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e", "undo e", "undo d", "undo a"}, sortRange(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "do e", "undo e", "undo d", "undo a"},
+		sortRange(w.calls, 1, 3))
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, 4, report.Outcomes["restored"])
 }
@@ -293,8 +296,10 @@ func TestAnUndoSkippedInARollbackIsReported(t *testing.T) {
 
 func TestASkippedUndoIsNotDoneLater(t *testing.T) {
 	// The rollback of b is skipped; then d is rolled back; then e fails and the task unwinds.
-	w := &world{steps: chain("a", "b", "d", "e"), do: failFirstCalls(map[string]int{"b": 9, "d": 9, "e": 9}), undo: parkFirstUndo("b")}
-	stepByID(w.steps, "b").Needs, stepByID(w.steps, "d").Needs, stepByID(w.steps, "e").Needs = nil, []string{"a"}, []string{"a"}
+	w := &world{steps: chain("a", "b", "d", "e"), do: failFirstCalls(map[string]int{"b": 9, "d": 9, "e": 9}),
+		undo: parkFirstUndo("b")}
+	stepByID(w.steps, "b").Needs, stepByID(w.steps, "d").Needs, stepByID(w.steps, "e").Needs = nil, []string{"a"},
+		[]string{"a"}
 	onFailure(w.steps, "b", task.FailRollbackStep)
 	onFailure(w.steps, "d", task.FailRollbackStep)
 	addGate(w.steps, "d", 2*time.Hour)
@@ -328,7 +333,8 @@ func TestCancelAndDeadlineInARollback(t *testing.T) {
 			})
 			report, err := r.report()
 			require.Error(t, err)
-			require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo d", "undo b", "undo a"}, sortRange(w.calls, 1, 3))
+			require.Equal(t, []string{"do a", "do b", "do d", "do d", "undo b", "undo d", "undo b", "undo a"},
+				sortRange(w.calls, 1, 3))
 			require.Equal(t, kind, report.Cause.Kind)
 			require.Equal(t, compensations.Unwound, report.Status)
 		})

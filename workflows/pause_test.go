@@ -38,14 +38,16 @@ func TestAnUnwindingToASavepointIsPausedAtEachUndo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"d failed from 2: [2 3 4]", "d failed from 2: [2 3]", "d failed from 2: [2]"}, parts)
 	require.Greater(t, l.runs, 8)
-	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, l.world.calls)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"},
+		l.world.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Equal(t, []string{"unwound to savepoint sp, 1 of 1: CheckFailed: no"}, notesOf(report, "d"))
 	require.Equal(t, 3, report.Outcomes["restored"])
 }
 
 func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
-	// b and d, which are independent, both fail and are rolled back; c and e need them, f needs nothing.
+	// b and d, which are independent, both fail and are rolled back; c and e need them, f needs
+	// nothing.
 	w := twoBranches("d")
 	w.steps = append(w.steps, chain("f")...)
 	stepByID(w.steps, "f").Needs = []string{"a"}
@@ -57,7 +59,8 @@ func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs, "the first undo makes the run long")
-	require.Equal(t, []string{"do a", "do b", "do d", "do f", "undo b", "undo d"}, sortRange(sortRange(w.calls, 1, 4), 4, 6))
+	require.Equal(t, []string{"do a", "do b", "do d", "do f", "undo b", "undo d"},
+		sortRange(sortRange(w.calls, 1, 4), 4, 6))
 	require.Equal(t, compensations.Partly, report.Status)
 	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no"}, notesOf(report, "b"))
 	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no"}, notesOf(report, "d"))
@@ -65,8 +68,8 @@ func TestARollbackOfSeveralStepsIsPausedAtEachUndo(t *testing.T) {
 	require.Equal(t, []string{"left out: it needs d"}, notesOf(report, "e"))
 }
 
-// Unwinding for the first of two steps also restarts the second one. Then there is nothing left to roll back for it, not even in the
-// next run.
+// Unwinding for the first of two steps also restarts the second one. Then there is nothing left to
+// roll back for it, not even in the next run.
 func TestAFailureRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 	w := &world{steps: chain("a", "b", "x", "y")}
 	stepByID(w.steps, "y").Needs = []string{"b"}
@@ -101,7 +104,8 @@ func TestAFailureRolledBackWithAnotherIsNotCarriedOver(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 }
 
-// parkedInAPart pauses chainWithSavepoint when the undo of c is parked; second continues in the second run.
+// parkedInAPart pauses chainWithSavepoint when the undo of c is parked; second continues in the
+// second run.
 func parkedInAPart(t *testing.T, second func(r *run)) (*chained, *alertLog) {
 	w := chainWithSavepoint()
 	w.undo = parkFirstUndo("c")
@@ -124,12 +128,14 @@ func TestAParkInAPausedRollbackIsResolvedInTheNextRun(t *testing.T) {
 	var alerts *alertLog
 	l, alerts = parkedInAPart(t, func(r *run) {
 		r.runAfter(time.Minute, func() {
-			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c"}, l.world.calls, "nothing is done meanwhile")
+			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c"}, l.world.calls,
+				"nothing is done meanwhile")
 			s := r.state()
 			require.Equal(t, protocol.Forward, s.Phase)
 			require.Contains(t, outcomes(*s.Report), "c parked unknown")
 			require.Equal(t, "d", s.Report.Cause.Step, "why it is undone")
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "c", Digest: alerts.sent()[0].Digest, Do: compensations.Retry, Who: "eve"})
+			r.env.SignalWorkflow(compensations.SignalResolve,
+				compensations.Resolution{Step: "c", Digest: alerts.sent()[0].Digest, Do: compensations.Retry, Who: "eve"})
 		})
 	})
 	report, err := l.report()
@@ -174,13 +180,15 @@ func TestATaskIsCanceledOrEndsWhileARollbackIsPaused(t *testing.T) {
 			require.Error(t, err)
 			require.Equal(t, 2, l.runs)
 			require.Equal(t, kind, report.Cause.Kind)
-			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo a"}, l.world.calls)
+			require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo a"},
+				l.world.calls)
 			require.Equal(t, compensations.Unwound, report.Status)
 		})
 	}
 }
 
-// The cancellation arrives at the moment in which the run would end: the next run would not know about it.
+// The cancellation arrives at the moment in which the run would end: the next run would not know
+// about it.
 func TestACancellationDuringAPausedRollbackIsNotLost(t *testing.T) {
 	w := chainWithSavepoint()
 	l := &chained{T: t, world: w}
@@ -200,7 +208,8 @@ func TestACancellationDuringAPausedRollbackIsNotLost(t *testing.T) {
 func TestAGateGoesOnWaitingBesideAPausedRollback(t *testing.T) {
 	for _, approved := range []bool{true, false} {
 		// g waits at its gate; b unwinds to itself, and its undo is parked when the run ends.
-		w := &world{steps: addGate(chain("a", "g", "b"), "g", time.Hour), do: failFirstCalls(map[string]int{"b": 1}), undo: parkFirstUndo("b")}
+		w := &world{steps: addGate(chain("a", "g", "b"), "g", time.Hour), do: failFirstCalls(map[string]int{"b": 1}),
+			undo: parkFirstUndo("b")}
 		stepByID(w.steps, "b").Needs = []string{"a"}
 		stepByID(w.steps, "b").Savepoint = "sp"
 		unwindTo(w.steps, "b", "sp", 1)
@@ -246,9 +255,11 @@ func TestAGateGoesOnWaitingBesideAPausedRollback(t *testing.T) {
 	}
 }
 
-// A decision that is there when the next run begins counts before the run resumes the part: a gate is opened first.
+// A decision that is there when the next run begins counts before the run resumes the part: a gate
+// is opened first.
 func TestADecisionBeforeAPausedRollbackResumesHolds(t *testing.T) {
-	w := &world{steps: addGate(chain("a", "g", "b"), "g", time.Hour), do: failFirstCalls(map[string]int{"b": 1}), undo: parkFirstUndo("b")}
+	w := &world{steps: addGate(chain("a", "g", "b"), "g", time.Hour), do: failFirstCalls(map[string]int{"b": 1}),
+		undo: parkFirstUndo("b")}
 	stepByID(w.steps, "b").Needs = []string{"a"}
 	stepByID(w.steps, "b").Savepoint = "sp"
 	unwindTo(w.steps, "b", "sp", 1)
@@ -264,20 +275,23 @@ func TestADecisionBeforeAPausedRollbackResumesHolds(t *testing.T) {
 			return
 		}
 		r.runAfter(0, func() {
-			r.env.SignalWorkflow(compensations.SignalResolve, compensations.Resolution{Step: "b", Digest: park.Digest, Do: compensations.Retry, Who: "eve"})
+			r.env.SignalWorkflow(compensations.SignalResolve,
+				compensations.Resolution{Step: "b", Digest: park.Digest, Do: compensations.Retry, Who: "eve"})
 		})
 		r.runAfter(time.Minute, func() { r.decide(protocol.SignalApprove) })
 	}
 	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, 2, l.runs)
-	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do b", "do g"}, sortRange(sortRange(w.calls, 1, 3), 5, 7))
+	require.Equal(t, []string{"do a", "do b", "plan g", "undo b", "undo b", "do b", "do g"},
+		sortRange(sortRange(w.calls, 1, 3), 5, 7))
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Contains(t, notesOf(report, "b"), "retry by eve")
 	require.Empty(t, report.Notes, "it is not ignored")
 }
 
-// On a real server, which itself decides when a history is long: with large parameters few steps are enough.
+// On a real server, which itself decides when a history is long: with large parameters few steps
+// are enough.
 func TestALongRollbackSpansRunsAndIsRecoveredInTheMiddle(t *testing.T) {
 	const n = 50
 	steps := longChain(n)

@@ -81,16 +81,18 @@ func TestTheBudgetOfAnUndoIsGivenTheTimeOfAPause(t *testing.T) {
 
 // pause has somebody pause the task, and unpause has them let it go on.
 func (l *live) pause() {
-	_, err := l.client.WorkflowService().PauseWorkflowExecution(l.Context(), &workflowservice.PauseWorkflowExecutionRequest{
-		Namespace: "default", WorkflowId: l.run.GetID(), Identity: "ann", RequestId: "pause",
-	})
+	_, err := l.client.WorkflowService().PauseWorkflowExecution(l.Context(),
+		&workflowservice.PauseWorkflowExecutionRequest{
+			Namespace: "default", WorkflowId: l.run.GetID(), Identity: "ann", RequestId: "pause",
+		})
 	require.NoError(l, err)
 }
 
 func (l *live) unpause() {
-	_, err := l.client.WorkflowService().UnpauseWorkflowExecution(l.Context(), &workflowservice.UnpauseWorkflowExecutionRequest{
-		Namespace: "default", WorkflowId: l.run.GetID(), Identity: "ann", RequestId: "unpause",
-	})
+	_, err := l.client.WorkflowService().UnpauseWorkflowExecution(l.Context(),
+		&workflowservice.UnpauseWorkflowExecutionRequest{
+			Namespace: "default", WorkflowId: l.run.GetID(), Identity: "ann", RequestId: "unpause",
+		})
 	require.NoError(l, err)
 }
 

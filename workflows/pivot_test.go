@@ -41,7 +41,8 @@ func TestBeforeItsPivotIsDoneATaskUnwindsAll(t *testing.T) {
 	}
 }
 
-// slow is registered before the pivot and ends after it: if it is done, it is committed; if it failed, it is undone.
+// slow is registered before the pivot and ends after it: if it is done, it is committed; if it
+// failed, it is undone.
 func TestAStepThatBeganBeforeThePivotAndEndsAfterIt(t *testing.T) {
 	for name, ends := range map[string]error{"done": nil, "failed": errNo} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +82,8 @@ func TestAFailedStepBeforeThePivotIsUndone(t *testing.T) {
 	stepByID(w.steps, "p").Pivot = true
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
-	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d", "undo b"}, w.calls, "nothing that is done is unwound past a pivot")
+	require.Equal(t, []string{"do a", "do b", "do p", "do d", "undo d", "undo b"}, w.calls,
+		"nothing that is done is unwound past a pivot")
 	require.Equal(t, compensations.Partly, report.Status)
 }
 

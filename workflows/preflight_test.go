@@ -25,7 +25,8 @@ func preflighted(steps []task.Step, ids ...string) []task.Step {
 	return steps
 }
 
-// refuses answers with a refusal of a step; the texts are a message, and the key on whose state it depends.
+// refuses answers with a refusal of a step; the texts are a message, and the key on whose state it
+// depends.
 func refuses(step string, texts ...string) func(protocol.PreflightRequest) (protocol.Preflight, error) {
 	return func(protocol.PreflightRequest) (protocol.Preflight, error) {
 		r := activities.Refusal{Step: step, Message: texts[0]}
@@ -46,7 +47,8 @@ func TestWhatIsCertainToBeRefusedIsRefusedBeforeTheFirstStep(t *testing.T) {
 		notes     []string // parts of the report's notes
 	}{
 		"nothing to look at": {steps: chain("a", "b"), calls: []string{"do a", "do b"}},
-		"one look for all":   {steps: preflighted(chain("a", "b", "c"), "a", "c"), calls: []string{"preflight a c", "do a", "do b", "do c"}},
+		"one look for all": {steps: preflighted(chain("a", "b", "c"), "a", "c"),
+			calls: []string{"preflight a c", "do a", "do b", "do c"}},
 		"the last step": {
 			steps: preflighted(chain("a", "b"), "b"), preflight: refuses("b", "path: it is outside"),
 			calls: []string{"preflight b"}, refused: "nothing was touched: Refused: steps.b: path: it is outside",
@@ -54,7 +56,8 @@ func TestWhatIsCertainToBeRefusedIsRefusedBeforeTheFirstStep(t *testing.T) {
 		"all of them": {
 			steps: preflighted(chain("a", "b"), "a", "b"), calls: []string{"preflight a b"},
 			preflight: func(protocol.PreflightRequest) (protocol.Preflight, error) {
-				return protocol.Preflight{Refusals: []activities.Refusal{{Step: "b", Message: "two"}, {Step: "a", Message: "one"}}}, nil
+				return protocol.Preflight{Refusals: []activities.Refusal{{Step: "b", Message: "two"}, {Step: "a", Message: "one"}}},
+					nil
 			},
 			refused: "steps.a: one\nsteps.b: two",
 		},

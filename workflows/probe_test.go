@@ -20,13 +20,17 @@ func TestAForwardWithAnUnknownOutcomeIsProbed(t *testing.T) {
 		calls []string
 		note  string
 	}{
-		{"had happened", activities.AsLeft, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"}, "probe: it had happened"},
-		{"had not, and is done then", activities.AsBefore, 2, []string{"do a", "do b", "observe b", "do b", "observe b", "do b"}, "probe: it had not happened"},
+		{"had happened", activities.AsLeft, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"},
+			"probe: it had happened"},
+		{"had not, and is done then", activities.AsBefore, 2,
+			[]string{"do a", "do b", "observe b", "do b", "observe b", "do b"}, "probe: it had not happened"},
 		{"had not, each time", activities.AsBefore, 9, []string{
 			"do a", "do b", "observe b", "do b", "observe b", "do b", "observe b", "do b", "observe b", "undo b", "undo a",
 		}, "probe: it had not happened"},
-		{"drifted", activities.Elsewise, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"}, "probe: whether it happened cannot be known"},
-		{"not seen", activities.Unseen, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"}, "probe: whether it happened cannot be known"},
+		{"drifted", activities.Elsewise, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"},
+			"probe: whether it happened cannot be known"},
+		{"not seen", activities.Unseen, 9, []string{"do a", "do b", "observe b", "undo b", "undo a"},
+			"probe: whether it happened cannot be known"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := &world{steps: chain("a", "b"), seen: c.seen}
@@ -55,7 +59,8 @@ func TestATimedOutForwardIsProbedAndNotRetried(t *testing.T) {
 	stepByID(w.steps, "b").Retry.Attempts = 2
 	report, err := newRun(t, w).report()
 	require.Error(t, err)
-	require.Equal(t, []string{"do a", "do b", "do b", "observe b", "undo b", "undo a"}, w.calls, "its own attempts are used up")
+	require.Equal(t, []string{"do a", "do b", "do b", "observe b", "undo b", "undo a"}, w.calls,
+		"its own attempts are used up")
 	require.Equal(t, []string{"probe: it had not happened"}, notesOf(report, "b"))
 	require.Contains(t, report.Cause.Text, "timed out: an attempt took longer than its limit of 1m0s")
 }

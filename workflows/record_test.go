@@ -48,7 +48,8 @@ func recordHistory(t *testing.T, name string, play func() (*live, string)) {
 		return
 	}
 	l, id := play()
-	raw, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(&historypb.History{Events: l.eventsOf(t.Context(), id, "")})
+	raw, err := temporalproto.CustomJSONMarshalOptions{
+		Indent: " "}.Marshal(&historypb.History{Events: l.eventsOf(t.Context(), id, "")})
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(histories, 0o755))
 	require.NoError(t, os.WriteFile(file, []byte(strings.TrimSpace(string(raw))+"\n"), 0o644))

@@ -48,10 +48,12 @@ func (l *live) awaitReport(run recovery.Run) (r compensations.Report) {
 	return r
 }
 
-// requireMissedSoon requires that the death of a worker during an activity is noticed long before the activity times out.
+// requireMissedSoon requires that the death of a worker during an activity is noticed long before
+// the activity times out.
 func (l *live) requireMissedSoon(run recovery.Run, activity string) {
 	l.Helper()
-	history := l.client.GetWorkflowHistory(l.Context(), run.WorkflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := l.client.GetWorkflowHistory(l.Context(), run.WorkflowID, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(l, err)
@@ -98,7 +100,8 @@ func TestARunThatTheServerEndsIsRecovered(t *testing.T) {
 		}
 	}
 	require.Error(t, told, "76 MB are more than a server takes")
-	history := l.client.GetWorkflowHistory(t.Context(), l.run.GetID(), l.run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
+	history := l.client.GetWorkflowHistory(t.Context(), l.run.GetID(), l.run.GetRunID(), false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT)
 	last, err := history.Next() // only this event: the whole history is as large as a server allows
 	require.NoError(t, err)
 	require.Contains(t, last.GetWorkflowExecutionTerminatedEventAttributes().GetReason(), "size exceeds limit", told)
@@ -131,8 +134,10 @@ func TestATerminatedUnwindAndItsTerminatedRecoveryUndoOnce(t *testing.T) {
 	close(letGo)
 	report := l.awaitReport(second)
 	require.Equal(t, compensations.Unwound, report.Status)
-	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo b", "undo a"}, l.calls())
-	require.Equal(t, []string{"d settled restored", "c settled restored", "a settled restored", "b settled restored"}, outcomes(report),
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo c", "undo b", "undo b", "undo a"},
+		l.calls())
+	require.Equal(t, []string{"d settled restored", "c settled restored", "a settled restored", "b settled restored"},
+		outcomes(report),
 		"what was settled is not undone again, and told")
 }
 
@@ -148,8 +153,9 @@ func TestADeadRunThatWasResetIsUnwoundByTheReset(t *testing.T) {
 		}
 	}
 	_, err := l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
-		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: point,
+		Namespace:         "default",
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+		Reason:            "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: point,
 	})
 	require.NoError(t, err)
 	report, err := l.report()
@@ -167,8 +173,9 @@ func TestAResetOfARecoveredRunChangesNothing(t *testing.T) {
 	l.terminate(l.run.GetID())
 	l.awaitReport(l.recover())
 	_, err := l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
-		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
+		Namespace:         "default",
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+		Reason:            "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
 	})
 	require.NoError(t, err)
 	report, err := l.report()
@@ -185,8 +192,9 @@ func TestAResetOfAnUnwoundRunDoesNotGoForward(t *testing.T) {
 	before := []string{"do a", "do b", "undo b", "undo a"}
 	require.Equal(t, before, l.calls())
 	_, err = l.client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
-		Reason: "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
+		Namespace:         "default",
+		WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+		Reason:            "a test", RequestId: t.Name(), WorkflowTaskFinishEventId: 4,
 	})
 	require.NoError(t, err)
 	report, err := l.report()
@@ -214,7 +222,8 @@ func TestAStuckTaskIsTakenOver(t *testing.T) {
 	_, err := l.server().TakeOver(t.Context(), l.run.GetID(), "eve", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	run := l.recover()
-	require.Eventually(t, func() bool { return w.times("undo a") == 1 || parked(l.stateOf(run.WorkflowID)) }, 40*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return w.times("undo a") == 1 || parked(l.stateOf(run.WorkflowID)) },
+		40*time.Second, 20*time.Millisecond)
 	s := l.stateOf(run.WorkflowID)
 	for ; !parked(s) && s.Phase != protocol.Closed; s = l.stateOf(run.WorkflowID) {
 		require.NoError(t, t.Context().Err())
@@ -261,7 +270,8 @@ func TestAnUncertainUndoIsCheckedAgainAfterTheEnd(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, strings.Join(report.Notes, "\n"), "will look again at 1 undo")
 	l.awaitCalls("undo a", 2)
-	late := l.awaitReport(recovery.Run{Chain: protocol.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())}})
+	late := l.awaitReport(
+		recovery.Run{Chain: protocol.Chain{WorkflowID: fmt.Sprintf("late-sweep-%s-%s-1", l.run.GetID(), l.run.GetRunID())}})
 	require.Equal(t, []string{"a settled compensated"}, outcomes(late))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "undo a"}, l.calls())
 }
@@ -272,7 +282,8 @@ func TestARecoveryReportsTheDeadRunsUndosAndChecksThemAgain(t *testing.T) {
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		switch {
 		case step == "c":
-			return activities.Undone{Outcome: activities.Residue, Observed: "an invoice stays", Losses: []string{"an invoice"}}, nil
+			return activities.Undone{Outcome: activities.Residue, Observed: "an invoice stays", Losses: []string{"an invoice"}},
+				nil
 		case step == "b" && n == 1:
 			return activities.Undone{Outcome: activities.Nothing, LookAgain: time.Second}, nil
 		case step == "a" && n == 1:
@@ -287,7 +298,8 @@ func TestARecoveryReportsTheDeadRunsUndosAndChecksThemAgain(t *testing.T) {
 	close(letGo)
 	report := l.awaitReport(run)
 	require.Equal(t, compensations.Remains, report.Status)
-	require.ElementsMatch(t, []string{"c settled residue", "b settled nothing-to-undo", "a settled restored"}, outcomes(report))
+	require.ElementsMatch(t, []string{"c settled residue", "b settled nothing-to-undo", "a settled restored"},
+		outcomes(report))
 	l.awaitCalls("undo b", 2)
 }
 
@@ -303,10 +315,12 @@ func TestWorkflowsStartedByHandUndoNothingOfALiveTask(t *testing.T) {
 	}
 	for name, request := range byHand {
 		for _, id := range []string{"forged-" + name + chain.RunID, map[string]string{
-			protocol.RecoverType: protocol.RecoverID(chain), protocol.RollbackType: protocol.RollbackID(protocol.RollbackRequest{Chain: chain}),
-			protocol.RedoType: protocol.RedoID(chain),
+			protocol.RecoverType:  protocol.RecoverID(chain),
+			protocol.RollbackType: protocol.RollbackID(protocol.RollbackRequest{Chain: chain}),
+			protocol.RedoType:     protocol.RedoID(chain),
 		}[name]} {
-			r, err := l.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: l.queue}, name, request)
+			r, err := l.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: l.queue}, name,
+				request)
 			require.NoError(t, err)
 			err = r.Get(t.Context(), nil)
 			requireType(t, err, protocol.TaskFailed)

@@ -29,9 +29,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// The stored histories were recorded once; record_test.go records missing ones. From the first release on they are never
-// rewritten: a change under which they do not replay needs workflow.GetVersion, and a history of its own. Until then such a change
-// records them anew.
+// The stored histories were recorded once; record_test.go records missing ones. From the first
+// release on they are never rewritten: a change under which they do not replay needs
+// workflow.GetVersion, and a history of its own. Until then such a change records them anew.
 const histories = "testdata/histories"
 
 // replay replays a history with today's workflows, or with other in the place of each of them.
@@ -70,7 +70,8 @@ func TestStoredHistoriesReplay(t *testing.T) {
 	}
 }
 
-// A replay that accepts anything proves nothing: for each history, workflows that decide otherwise must fail.
+// A replay that accepts anything proves nothing: for each history, workflows that decide otherwise
+// must fail.
 func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 	wrong := map[string]any{
 		"schedules something first": func(ctx workflow.Context, doc, carry converter.RawValue) (compensations.Report, error) {
@@ -94,7 +95,8 @@ func TestOtherWorkflowsDoNotReplay(t *testing.T) {
 	}
 }
 
-// What was measured when a step began decides whether it is refused, not what another Go measures in a replay.
+// What was measured when a step began decides whether it is refused, not what another Go measures
+// in a replay.
 func TestAReplayMeasuresNothing(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(histories, "measured.json"))
 	require.NoError(t, err)
@@ -120,11 +122,13 @@ func listHistories(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(scenarios)+len(followUps), "histories are missing in %s: record them", histories)
+	require.GreaterOrEqual(t, len(files), len(scenarios)+len(followUps), "histories are missing in %s: record them",
+		histories)
 	return files
 }
 
-// scenario is a path through a workflow that a stored history covers. act drives the task to its end.
+// scenario is a path through a workflow that a stored history covers. act drives the task to its
+// end.
 type scenario struct {
 	world func() *world
 	act   func(l *live)
@@ -137,7 +141,8 @@ type sessionRequest func(s session.Session) (protocol.Answer, error)
 func (l *live) playSession(requests ...sessionRequest) (id string) {
 	_, err := l.report()
 	require.NoError(l, err)
-	s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+	s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	require.NoError(l, err)
 	for _, request := range requests {
 		_, err := request(s)
@@ -146,7 +151,8 @@ func (l *live) playSession(requests ...sessionRequest) (id string) {
 	return s.ID()
 }
 
-// followUps are the scenarios of workflows that follow the end of a task: act starts one when the task is over, and returns its id.
+// followUps are the scenarios of workflows that follow the end of a task: act starts one when the
+// task is over, and returns its id.
 var followUps = map[string]struct {
 	world func() *world
 	act   func(l *live) string
@@ -177,7 +183,8 @@ var followUps = map[string]struct {
 			redo, err := l.server().Redo(l.Context(), found, "eve", converter.GetDefaultDataConverter())
 			require.NoError(l, err)
 			var s protocol.State
-			require.Eventually(l, func() bool { s = l.stateOf(redo.WorkflowID); return atGate(s) }, 40*time.Second, 20*time.Millisecond)
+			require.Eventually(l, func() bool { s = l.stateOf(redo.WorkflowID); return atGate(s) }, 40*time.Second,
+				20*time.Millisecond)
 			require.NoError(l, l.client.SignalWorkflow(l.Context(), redo.WorkflowID, "", protocol.SignalApprove,
 				protocol.Decision{Step: s.Gates[0].Step, Digest: s.Gates[0].Digest, Who: "ann"}))
 			return redo.WorkflowID
@@ -226,7 +233,8 @@ var followUps = map[string]struct {
 		func(l *live) string {
 			aside := func(id, name string) sessionRequest {
 				return func(s session.Session) (protocol.Answer, error) {
-					return s.Rollback(l.Context(), id, protocol.SessionRollback{To: "start", Branch: &protocol.Branch{Name: name, Score: new(0.5)}})
+					return s.Rollback(l.Context(), id,
+						protocol.SessionRollback{To: "start", Branch: &protocol.Branch{Name: name, Score: new(0.5)}})
 				}
 			}
 			return l.playSession(
@@ -252,7 +260,8 @@ var followUps = map[string]struct {
 		func(l *live) string {
 			_, err := l.report()
 			require.NoError(l, err)
-			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue}, json.RawMessage(sessionDocument))
+			s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name() + "-session", Queue: l.queue},
+				json.RawMessage(sessionDocument))
 			require.NoError(l, err)
 			_, err = s.Step(l.Context(), "1", steps("x").Steps...)
 			require.NoError(l, err)
@@ -311,7 +320,8 @@ var followUps = map[string]struct {
 
 // plan plans the task, and returns the id of the workflow that did.
 func (l *live) plan() string {
-	run, err := l.client.ExecuteWorkflow(l.Context(), client.StartWorkflowOptions{ID: l.Name() + "-plan", TaskQueue: l.queue},
+	run, err := l.client.ExecuteWorkflow(l.Context(),
+		client.StartWorkflowOptions{ID: l.Name() + "-plan", TaskQueue: l.queue},
 		protocol.PlanTaskType, json.RawMessage(`{"name": "release"}`))
 	require.NoError(l, err)
 	return run.GetID()
@@ -324,7 +334,8 @@ func (l *live) rollback(step string) recovery.Run {
 	require.NoError(l, err)
 	done, err := l.server().FindDone(l.Context(), l.run.GetID())
 	require.NoError(l, err)
-	run, err := l.server().Rollback(l.Context(), done, recovery.Part{Step: step}, "eve", "", converter.GetDefaultDataConverter())
+	run, err := l.server().Rollback(l.Context(), done, recovery.Part{Step: step}, "eve", "",
+		converter.GetDefaultDataConverter())
 	require.NoError(l, err)
 	return run
 }
@@ -346,7 +357,8 @@ var scenarios = map[string]scenario{
 		func(l *live) {
 			d := resolution(l.T, l.awaitState(hasPark), compensations.Retry)
 			l.sendSignal(compensations.SignalResolve, d)
-			d = resolution(l.T, l.awaitState(func(s protocol.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }), compensations.Retry)
+			d = resolution(l.T, l.awaitState(func(s protocol.State) bool { return hasPark(s) && s.Parks[0].Try == 2 }),
+				compensations.Retry)
 			d.With = json.RawMessage(`{"path":"/right"}`)
 			_, err := l.ask(protocol.UpdateResolve, d)
 			require.NoError(l, err)
@@ -389,12 +401,13 @@ var scenarios = map[string]scenario{
 		return &world{steps: steps, do: refusing("d"), compiled: task.Compiled{Unwind: task.UnwindParallel}}
 	}, nil},
 	"probed": {func() *world {
-		return &world{steps: chain("a", "b"), seen: activities.AsBefore, do: func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
-			if s == "b" && n < 3 {
-				return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "lost")
-			}
-			return activities.Result{}, nil
-		}}
+		return &world{steps: chain("a", "b"), seen: activities.AsBefore,
+			do: func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+				if s == "b" && n < 3 {
+					return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "lost")
+				}
+				return activities.Result{}, nil
+			}}
 	}, nil},
 	"alerted": {
 		func() *world {
@@ -429,7 +442,8 @@ var scenarios = map[string]scenario{
 		return &world{steps: steps, do: refusing("c")}
 	}, nil},
 	"refused": {func() *world {
-		return &world{refuse: temporal.NewNonRetryableApplicationError("task:1:1: name: missing", string(activities.Refused), nil)}
+		return &world{refuse: temporal.NewNonRetryableApplicationError("task:1:1: name: missing", string(activities.Refused),
+			nil)}
 	}, nil},
 	"approved": {
 		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
@@ -459,7 +473,8 @@ var scenarios = map[string]scenario{
 			w.undo = func(step string, n int, d activities.Decision) (activities.Undone, error) {
 				switch {
 				case step == "b" && d.Force == "":
-					return activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:drift", Diff: "+x"}}, nil
+					return activities.Undone{Outcome: activities.Drifted,
+						Drift: &activities.Drift{Digest: "sha256:drift", Diff: "+x"}}, nil
 				case step == "a" && n == 1:
 					return activities.Undone{}, errors.New("once")
 				}

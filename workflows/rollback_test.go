@@ -44,9 +44,11 @@ func TestACommittedTaskIsRolledBackRedoneAndRolledBackAgain(t *testing.T) {
 
 	done, err := l.server().FindDone(t.Context(), l.run.GetID())
 	require.NoError(t, err)
-	_, err = l.server().Rollback(t.Context(), done, recovery.Part{To: "nowhere"}, "eve", "", converter.GetDefaultDataConverter())
+	_, err = l.server().Rollback(t.Context(), done, recovery.Part{To: "nowhere"}, "eve", "",
+		converter.GetDefaultDataConverter())
 	require.Equal(t, recovery.NoSuchPart, recovery.WhyOf(err))
-	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "half"}, "eve", "it was wrong", converter.GetDefaultDataConverter())
+	back, err := l.server().Rollback(t.Context(), done, recovery.Part{To: "half"}, "eve", "it was wrong",
+		converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	report := l.awaitReport(back)
 	require.Equal(t, compensations.Unwound, report.Status)
@@ -67,7 +69,8 @@ func TestACommittedTaskIsRolledBackRedoneAndRolledBackAgain(t *testing.T) {
 		require.Equal(t, first.Entry.Token, again.Entry.Redoes)
 		require.NotEqual(t, first.Entry.Token, again.Entry.Token)
 	}
-	require.JSONEq(t, fmt.Sprintf(`{"of": "b %s", "and": "c %s"}`, forwards[1].Entry.Token, forwards[4].Entry.Token), string(forwards[5].Step.With),
+	require.JSONEq(t, fmt.Sprintf(`{"of": "b %s", "and": "c %s"}`, forwards[1].Entry.Token, forwards[4].Entry.Token),
+		string(forwards[5].Step.With),
 		"what was not rolled back is as it was, what was is new")
 
 	done, err = l.server().FindDone(t.Context(), redo.WorkflowID)
@@ -75,7 +78,8 @@ func TestACommittedTaskIsRolledBackRedoneAndRolledBackAgain(t *testing.T) {
 	again, err := l.server().Rollback(t.Context(), done, wholeTask, "eve", "", converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	require.Equal(t, compensations.Unwound, l.awaitReport(again).Status)
-	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "do c", "do d", "undo d", "undo c"}, l.calls())
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "do c", "do d", "undo d", "undo c"},
+		l.calls())
 }
 
 func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
@@ -96,7 +100,8 @@ func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
 	require.NoError(t, err)
 	done, err := l.server().FindDone(t.Context(), l.run.GetID())
 	require.NoError(t, err)
-	back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "", converter.GetDefaultDataConverter())
+	back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "",
+		converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	l.awaitCalls("undo c", 1)
 	l.terminate(back.WorkflowID)
@@ -110,7 +115,8 @@ func TestATerminatedRollbackIsRecoveredAsARollback(t *testing.T) {
 	require.NotContains(t, redoable, false)
 }
 
-// A recovery or a rollback may wait for a person for longer than the namespace keeps the history that it unwinds.
+// A recovery or a rollback may wait for a person for longer than the namespace keeps the history
+// that it unwinds.
 func TestRecoveryAndRollbackOutliveTheHistoryTheyUnwind(t *testing.T) {
 	unsure := func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
@@ -136,7 +142,8 @@ func TestRecoveryAndRollbackOutliveTheHistoryTheyUnwind(t *testing.T) {
 				require.NoError(t, err)
 				done, err := l.server().FindDone(t.Context(), l.run.GetID())
 				require.NoError(t, err)
-				back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "", converter.GetDefaultDataConverter())
+				back, err := l.server().Rollback(t.Context(), done, recovery.Part{Step: "b"}, "eve", "",
+					converter.GetDefaultDataConverter())
 				require.NoError(t, err)
 				return back
 			},
@@ -150,10 +157,13 @@ func TestRecoveryAndRollbackOutliveTheHistoryTheyUnwind(t *testing.T) {
 			}
 			l := startLive(t, w)
 			first := c.begin(t, l)
-			require.Eventually(t, func() bool { return parked(l.stateOf(first.WorkflowID)) }, 40*time.Second, 20*time.Millisecond)
-			_, err := l.client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
-				Namespace: "default", WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
-			})
+			require.Eventually(t, func() bool { return parked(l.stateOf(first.WorkflowID)) }, 40*time.Second,
+				20*time.Millisecond)
+			_, err := l.client.WorkflowService().DeleteWorkflowExecution(t.Context(),
+				&workflowservice.DeleteWorkflowExecutionRequest{
+					Namespace:         "default",
+					WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: l.run.GetID(), RunId: l.run.GetRunID()},
+				})
 			require.NoError(t, err)
 			require.Eventually(t, func() bool {
 				_, err := l.server().Describe(t.Context(), l.run.GetID(), "")
@@ -176,13 +186,14 @@ func TestAStepThatIsRejectedWhileAnotherIsRolledBackIsRolledBackToo(t *testing.T
 	steps[0].OnFailure = task.OnFailure{Do: task.FailRollbackStep}
 	steps[1].OnFailure = task.OnFailure{Do: task.FailRollbackStep}
 	letGo := make(chan struct{})
-	w := &world{steps: steps, do: func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
-		if s == "a" {
-			<-letGo
-			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
-		}
-		return activities.Result{}, nil
-	}}
+	w := &world{steps: steps,
+		do: func(_ context.Context, s string, _ int, _ activities.Forward) (activities.Result, error) {
+			if s == "a" {
+				<-letGo
+				return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
+			}
+			return activities.Result{}, nil
+		}}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "a" && n == 1 {
 			return activities.Undone{Outcome: activities.Unknown, Observed: "cannot be seen"}, nil

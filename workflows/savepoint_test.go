@@ -27,7 +27,8 @@ func TestATaskUnwindsToASavepointAndRepeatsItAsANewGeneration(t *testing.T) {
 	}
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"}, w.calls)
+	require.Equal(t, []string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b", "do b", "do c", "do d"},
+		w.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Equal(t, []string{
 		"a done ", "b settled restored", "b done ", "c settled restored", "c done ", "d settled restored", "d done ",
@@ -50,7 +51,8 @@ func TestATaskUnwindsAfterItsLastReturnToASavepoint(t *testing.T) {
 	report, err := r.report()
 	r.failsAs(err, protocol.TaskFailed)
 	require.Equal(t, []string{
-		"do a", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "undo a",
+		"do a", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b", "do b", "do c", "undo c", "undo b",
+		"undo a",
 	}, w.calls)
 	require.Equal(t, compensations.Unwound, report.Status)
 	require.Equal(t, 7, report.Outcomes["restored"])
@@ -150,7 +152,8 @@ func TestARepeatedStepCountsAsDone(t *testing.T) {
 }
 
 func TestASavepointOutlivesTheRollbackOfItsStep(t *testing.T) {
-	// b has the savepoint, fails and is rolled back; c and d, beside it, come after it; d goes back to it.
+	// b has the savepoint, fails and is rolled back; c and d, beside it, come after it; d goes back to
+	// it.
 	w := &world{steps: chain("a", "b", "c", "d")}
 	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
 		switch {
@@ -168,5 +171,6 @@ func TestASavepointOutlivesTheRollbackOfItsStep(t *testing.T) {
 	unwindTo(w.steps, "d", "sp", 1)
 	_, err := newRun(t, w).report()
 	require.NoError(t, err)
-	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo b", "do d", "undo d", "undo c", "do c", "do d"}, sortRange(w.calls, 1, 3))
+	require.Equal(t, []string{"do a", "do b", "do c", "do c", "undo b", "do d", "undo d", "undo c", "do c", "do d"},
+		sortRange(w.calls, 1, 3))
 }

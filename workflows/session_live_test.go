@@ -26,14 +26,16 @@ import (
 // openSession opens the session of a test on its worker.
 func (l *live) openSession() session.Session {
 	l.startWorker()
-	s, answer, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	s, answer, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	require.NoError(l, err)
 	require.Equal(l, protocol.Forward, answer.Phase)
 	l.run = l.client.GetWorkflow(l.Context(), l.Name(), "")
 	return s
 }
 
-// A long session has many runs: requests, savepoints, outputs and what is rolled back cross them, and the cost of a step stays flat.
+// A long session has many runs: requests, savepoints, outputs and what is rolled back cross them,
+// and the cost of a step stays flat.
 func TestALongSessionContinuesAsNew(t *testing.T) {
 	c, n := newImpatientServer(t, 3000)
 	w := &world{do: func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
@@ -48,7 +50,8 @@ func TestALongSessionContinuesAsNew(t *testing.T) {
 	var took [2]time.Duration
 	began := time.Now()
 	for i := range n {
-		answer, err := s.Step(ctx, fmt.Sprintf("r%d", i), steps(fmt.Sprintf(`{"uses": "fake.do", "with": {"path": "/f/%d"}}`, i)).Steps...)
+		answer, err := s.Step(ctx, fmt.Sprintf("r%d", i),
+			steps(fmt.Sprintf(`{"uses": "fake.do", "with": {"path": "/f/%d"}}`, i)).Steps...)
 		require.NoError(t, err)
 		require.Equal(t, []string{fmt.Sprintf("s%d done", i+1)}, states(answer))
 		if i == n/3 {
@@ -58,9 +61,11 @@ func TestALongSessionContinuesAsNew(t *testing.T) {
 		}
 	}
 	took[1] = time.Since(began)
-	t.Logf("a step takes %v in the first third, and %v after that", took[0]/time.Duration(n/3+1), took[1]/time.Duration(n-n/3-1))
+	t.Logf("a step takes %v in the first third, and %v after that", took[0]/time.Duration(n/3+1),
+		took[1]/time.Duration(n-n/3-1))
 
-	again, err := s.Step(ctx, fmt.Sprintf("r%d", n-1), steps(fmt.Sprintf(`{"uses": "fake.do", "with": {"path": "/f/%d"}}`, n-1)).Steps...)
+	again, err := s.Step(ctx, fmt.Sprintf("r%d", n-1),
+		steps(fmt.Sprintf(`{"uses": "fake.do", "with": {"path": "/f/%d"}}`, n-1)).Steps...)
 	require.NoError(t, err)
 	require.Equal(t, []string{fmt.Sprintf("s%d done", n)}, states(again), "a repeated request is the same one")
 	again, err = s.Step(ctx, "r0", steps(`{"uses": "fake.do", "with": {"path": "/f/0"}}`).Steps...)
@@ -70,7 +75,8 @@ func TestALongSessionContinuesAsNew(t *testing.T) {
 	require.ErrorContains(t, err, "asked for something else")
 	require.Len(t, l.calls(), n, "no step ran twice")
 
-	failed, err := s.Step(ctx, "fails", steps("bad", `{"id": "after", "uses": "fake.do", "needs": ["s1"], "with": {"path": "/g"}}`).Steps...)
+	failed, err := s.Step(ctx, "fails",
+		steps("bad", `{"id": "after", "uses": "fake.do", "needs": ["s1"], "with": {"path": "/g"}}`).Steps...)
 	require.NoError(t, err)
 	require.Equal(t, []string{"bad rolled-back", "after done"}, states(failed))
 
@@ -104,10 +110,12 @@ func TestALongSessionContinuesAsNew(t *testing.T) {
 	require.Equal(t, protocol.SessionOver, refusal.Type)
 	description, err := l.client.DescribeWorkflowExecution(ctx, s.ID(), "")
 	require.NoError(t, err)
-	require.NotEqual(t, description.WorkflowExecutionInfo.GetFirstRunId(), description.WorkflowExecutionInfo.Execution.RunId, "it was to continue as new")
+	require.NotEqual(t, description.WorkflowExecutionInfo.GetFirstRunId(),
+		description.WorkflowExecutionInfo.Execution.RunId, "it was to continue as new")
 }
 
-// A session that is killed is recovered like every task: what its agent has seen as done is undone, last in first out.
+// A session that is killed is recovered like every task: what its agent has seen as done is undone,
+// last in first out.
 func TestASessionThatIsTerminatedIsRecovered(t *testing.T) {
 	l := newLive(t, servertest.Client(t), &world{})
 	l.world.do = func(ctx context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
@@ -139,7 +147,8 @@ func TestARequestOutlivesTheWorkerOfItsSession(t *testing.T) {
 	letGo := make(chan struct{})
 	l := newLive(t, servertest.Client(t), &world{do: blockAt("b", letGo)})
 	stop := l.startWorker()
-	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	require.NoError(t, err)
 	answers := make(chan []string, 1)
 	go func() {
@@ -154,7 +163,9 @@ func TestARequestOutlivesTheWorkerOfItsSession(t *testing.T) {
 	again, err := s.Step(t.Context(), "one", steps("a", "b", "c").Steps...)
 	require.NoError(t, err)
 	require.Equal(t, []string{"a done", "b done", "c done"}, states(again))
-	require.Equal(t, 1, slices.Index(slices.DeleteFunc(l.calls(), func(call string) bool { return call != "do a" && call != "do c" }), "do c"))
+	require.Equal(t, 1,
+		slices.Index(slices.DeleteFunc(l.calls(), func(call string) bool { return call != "do a" && call != "do c" }),
+			"do c"))
 	_, err = s.Abort(t.Context(), "", protocol.AbortRequest{})
 	require.NoError(t, err)
 }
@@ -162,7 +173,8 @@ func TestARequestOutlivesTheWorkerOfItsSession(t *testing.T) {
 func TestAnIDOfASessionIsUsedOnceAndAnUnknownOneIsRefused(t *testing.T) {
 	l := newLive(t, servertest.Client(t), &world{})
 	s := l.openSession()
-	_, _, err := session.Open(t.Context(), l.client, session.Options{ID: s.ID(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	_, _, err := session.Open(t.Context(), l.client, session.Options{ID: s.ID(), Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	var refusal session.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Contains(t, refusal.Text, "is taken")
@@ -194,7 +206,8 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 	}
 	l := newLive(t, c, w)
 	stop := l.startWorker()
-	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	require.NoError(t, err)
 	ctx := t.Context()
 	runOf := func() string {
@@ -204,7 +217,8 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 	}
 	work := func(from, to int) {
 		for i := from; i < to; i++ {
-			answer, err := s.Step(ctx, "", steps(fmt.Sprintf(`{"id": "f%d", "uses": "fake.do", "needs": [], "with": {"path": "/f/%d"}}`, i, i)).Steps...)
+			answer, err := s.Step(ctx, "",
+				steps(fmt.Sprintf(`{"id": "f%d", "uses": "fake.do", "needs": [], "with": {"path": "/f/%d"}}`, i, i)).Steps...)
 			require.NoError(t, err)
 			require.Equal(t, []string{fmt.Sprintf("f%d done", i)}, states(answer))
 		}
@@ -212,7 +226,9 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 	_, err = s.Savepoint(ctx, "", "start")
 	require.NoError(t, err)
 	work(0, n/2)
-	_, err = s.Step(ctx, "", steps(`{"id": "first", "uses": "fake.do", "with": {"path": "/x"}}`, `{"id": "last", "uses": "fake.do", "with": {"from": "${{ steps.first.outputs.id }}"}}`).Steps...)
+	_, err = s.Step(ctx, "",
+		steps(`{"id": "first", "uses": "fake.do", "with": {"path": "/x"}}`,
+			`{"id": "last", "uses": "fake.do", "with": {"from": "${{ steps.first.outputs.id }}"}}`).Steps...)
 	require.NoError(t, err)
 	_, err = s.Rollback(ctx, "", protocol.SessionRollback{Step: "first"})
 	require.NoError(t, err)
@@ -243,7 +259,8 @@ func TestASessionIsRedoneInLaterRuns(t *testing.T) {
 	require.Equal(t, 2, len(slices.DeleteFunc(calls, func(c string) bool { return c != "undo first" })))
 }
 
-// A session that is killed in a redo is recovered from its history: what was rolled back before is not undone twice, and what was redone is.
+// A session that is killed in a redo is recovered from its history: what was rolled back before is
+// not undone twice, and what was redone is.
 func TestASessionThatIsTerminatedInARedoIsRecovered(t *testing.T) {
 	l := newLive(t, servertest.Client(t), &world{})
 	var mu sync.Mutex
@@ -285,8 +302,9 @@ func (l *live) markWith(s session.Session, request, name string) error {
 	c := given("1")
 	c.Queue = l.queue
 	handle, err := l.client.UpdateWorkflow(l.Context(), client.UpdateWorkflowOptions{
-		WorkflowID: s.ID(), UpdateID: request, UpdateName: protocol.UpdateSavepoint, WaitForStage: client.WorkflowUpdateStageCompleted,
-		Args: []any{protocol.SavepointRequest{Name: name, Context: &c}},
+		WorkflowID: s.ID(), UpdateID: request, UpdateName: protocol.UpdateSavepoint,
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args:         []any{protocol.SavepointRequest{Name: name, Context: &c}},
 	})
 	if err != nil {
 		return err
@@ -297,9 +315,11 @@ func (l *live) markWith(s session.Session, request, name string) error {
 // A worker that stops while a context is confirmed leaves no savepoint without one.
 func TestASavepointWaitsForItsContext(t *testing.T) {
 	letGo := make(chan struct{})
-	l := newLive(t, servertest.Client(t), &world{confirm: func(ctx context.Context, _ int) error { return block(ctx, letGo) }})
+	l := newLive(t, servertest.Client(t),
+		&world{confirm: func(ctx context.Context, _ int) error { return block(ctx, letGo) }})
 	stop := l.startWorker()
-	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(sessionDocument))
+	s, _, err := session.Open(t.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue},
+		json.RawMessage(sessionDocument))
 	require.NoError(t, err)
 	marked := make(chan error, 1)
 	go func() { marked <- l.markWith(s, "mark", "half") }()
@@ -327,15 +347,17 @@ func TestASavepointWaitsForItsContext(t *testing.T) {
 // countUpdates counts the updates that a client sends.
 type countUpdates struct{ sent atomic.Int64 }
 
-func (c *countUpdates) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (c *countUpdates) count(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if strings.HasSuffix(method, "/UpdateWorkflowExecution") {
 		c.sent.Add(1)
 	}
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-// Ten requests whose steps take long, or wait for a person, are as many updates as a server allows: they must not keep out what decides,
-// aborts, or is asked for next. Who waits for them sends no update.
+// Ten requests whose steps take long, or wait for a person, are as many updates as a server allows:
+// they must not keep out what decides, aborts, or is asked for next. Who waits for them sends no
+// update.
 func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
 	letGo := make(chan struct{})
 	w := &world{do: func(ctx context.Context, _ string, _ int, _ activities.Forward) (activities.Result, error) {
@@ -343,7 +365,8 @@ func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
 	}}
 	o := servertest.Shared(t).ClientOptions()
 	var updates countUpdates
-	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(updates.count))
+	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions,
+		grpc.WithChainUnaryInterceptor(updates.count))
 	c, err := client.Dial(o)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -364,7 +387,8 @@ func TestRequestsThatTakeLongKeepNothingOut(t *testing.T) {
 	}
 	ask("gated", `{"id": "gated", "uses": "fake.do", "gate": "ask", "needs": [], "with": {"path": "/gated"}}`)
 	for i := range 9 {
-		ask(fmt.Sprintf("r%d", i), fmt.Sprintf(`{"id": "b%d", "uses": "fake.do", "needs": [], "with": {"path": "/f/%d"}}`, i, i))
+		ask(fmt.Sprintf("r%d", i),
+			fmt.Sprintf(`{"id": "b%d", "uses": "fake.do", "needs": [], "with": {"path": "/f/%d"}}`, i, i))
 	}
 	for i := range 9 {
 		l.awaitCalls(fmt.Sprintf("do b%d", i), 1)

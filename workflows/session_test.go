@@ -23,7 +23,8 @@ func (r *run) script(each ...func()) {
 
 func TestASessionTakesStepsAsTheyComeAndCommits(t *testing.T) {
 	w := &world{do: func(_ context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
-		return activities.Result{Summary: "did " + s + " with " + string(f.Step.With), Outputs: map[string]any{"id": "of " + s}}, nil
+		return activities.Result{Summary: "did " + s + " with " + string(f.Step.With),
+			Outputs: map[string]any{"id": "of " + s}}, nil
 	}}
 	r := newRun(t, w)
 	var one, two, end *updated
@@ -31,7 +32,8 @@ func TestASessionTakesStepsAsTheyComeAndCommits(t *testing.T) {
 		func() { one = r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
 			require.Equal(t, []string{"do a"}, w.calls)
-			two = r.update(protocol.UpdateStep, "2", steps(`{"uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "b"))
+			two = r.update(protocol.UpdateStep, "2",
+				steps(`{"uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "b"))
 		},
 		func() { end = r.update(protocol.UpdateFinish, "3") },
 	)
@@ -56,7 +58,9 @@ func TestAFailedStepIsUndoneAloneAndTheSessionGoesOn(t *testing.T) {
 	r.script(
 		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			failed = r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"path": "/b"}}`, "c", `{"id": "d", "uses": "fake.do", "with": {"path": "/d"}, "needs": []}`))
+			failed = r.update(protocol.UpdateStep, "2",
+				steps(`{"id": "b", "uses": "fake.do", "with": {"path": "/b"}}`, "c",
+					`{"id": "d", "uses": "fake.do", "with": {"path": "/d"}, "needs": []}`))
 		},
 		func() { next = r.update(protocol.UpdateStep, "3", steps("e")) },
 		func() { r.update(protocol.UpdateFinish, "4") },
@@ -212,7 +216,8 @@ func TestASessionWhoseAgentIsGone(t *testing.T) {
 		r := newRun(t, w)
 		var step *updated
 		r.script(func() {
-			step = r.update(protocol.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "gate": {"mode": "ask", "timeout": "5h"}}`))
+			step = r.update(protocol.UpdateStep, "1",
+				steps(`{"id": "a", "uses": "fake.do", "gate": {"mode": "ask", "timeout": "5h"}}`))
 		})
 		r.runAfter(2*time.Minute, func() {
 			require.True(t, step.done, "the answer does not wait for a person")
@@ -279,9 +284,12 @@ func TestARequestThatIsWrongIsRefused(t *testing.T) {
 			refuses(protocol.BadRequest, "has 0 steps", protocol.UpdateStep, steps())
 			refuses(protocol.BadRequest, "must have the form", protocol.UpdateSavepoint, protocol.SavepointRequest{Name: "A"})
 			refuses(protocol.BadRequest, "exactly one of to and step", protocol.UpdateRollback, protocol.SessionRollback{})
-			refuses(protocol.BadRequest, `there is no savepoint "x"; there are none`, protocol.UpdateRollback, protocol.SessionRollback{To: "x"})
-			refuses(protocol.BadRequest, `the ledger has no step "f"`, protocol.UpdateRollback, protocol.SessionRollback{Step: "f"})
-			refuses(protocol.BadRequest, `the session has had no request "x"`, protocol.UpdateAwait, protocol.AwaitRequest{Request: "x"})
+			refuses(protocol.BadRequest, `there is no savepoint "x"; there are none`, protocol.UpdateRollback,
+				protocol.SessionRollback{To: "x"})
+			refuses(protocol.BadRequest, `the ledger has no step "f"`, protocol.UpdateRollback,
+				protocol.SessionRollback{Step: "f"})
+			refuses(protocol.BadRequest, `the session has had no request "x"`, protocol.UpdateAwait,
+				protocol.AwaitRequest{Request: "x"})
 		},
 		func() { r.update(protocol.UpdateStep, "2", steps(`{"id": "g", "uses": "fake.do", "gate": "ask"}`)) },
 		func() {
@@ -329,7 +337,8 @@ func TestASessionThatIsWrongIsToldToWhoOpensIt(t *testing.T) {
 	require.ErrorContains(t, open.err, "session.gone: must be one of ask, unwind")
 }
 
-// A step that is refused before it has an entry, as one that refers to an output which never came, holds up nothing.
+// A step that is refused before it has an entry, as one that refers to an output which never came,
+// holds up nothing.
 func TestAStepThatNeverBeganHoldsUpNothing(t *testing.T) {
 	w := &world{}
 	r := newRun(t, w)
@@ -337,7 +346,8 @@ func TestAStepThatNeverBeganHoldsUpNothing(t *testing.T) {
 	r.script(
 		func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 		func() {
-			refused = r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`))
+			refused = r.update(protocol.UpdateStep, "2",
+				steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`))
 		},
 		func() { next = r.update(protocol.UpdateStep, "3", steps("c")) },
 		func() { r.update(protocol.UpdateFinish, "4") },

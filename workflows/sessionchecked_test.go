@@ -22,8 +22,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
-// Twelve requests that a host checks for as long as it likes are more than the updates that a server allows at once. They keep out neither
-// who decides nor who aborts, and each says in the end what has become of it.
+// Twelve requests that a host checks for as long as it likes are more than the updates that a
+// server allows at once. They keep out neither who decides nor who aborts, and each says in the end
+// what has become of it.
 func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 	letGo := make(chan struct{})
 	w := &world{confirm: func(ctx context.Context, n int) error {
@@ -34,7 +35,8 @@ func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 	}}
 	l := newLive(t, servertest.Client(t), w)
 	s := l.openSession()
-	_, err := s.Step(t.Context(), "gated", steps(`{"id": "gated", "uses": "fake.do", "gate": "ask", "with": {"path": "/gated"}}`).Steps...)
+	_, err := s.Step(t.Context(), "gated",
+		steps(`{"id": "gated", "uses": "fake.do", "gate": "ask", "with": {"path": "/gated"}}`).Steps...)
 	require.NoError(t, err)
 	var sent sync.WaitGroup
 	for i := range contexts {
@@ -59,7 +61,9 @@ func TestRequestsThatAreBeingCheckedKeepNothingOut(t *testing.T) {
 	close(letGo)
 	for i := range contexts {
 		_, err := s.Await(t.Context(), fmt.Sprintf("context %d", i))
-		require.Equal(t, session.Refusal{Type: protocol.BadRequest, Text: "context: host " + "host does not have it: Refused: it was never given"}, err)
+		require.Equal(t,
+			session.Refusal{Type: protocol.BadRequest,
+				Text: "context: host " + "host does not have it: Refused: it was never given"}, err)
 	}
 	again, err := l.giveContext(s, contexts)
 	require.NoError(t, err)
@@ -113,15 +117,16 @@ func TestASessionThatTakesLongToOpenIsWaitedFor(t *testing.T) {
 	require.NoError(t, <-opened)
 }
 
-// A request is answered as pending after seconds. A gate that comes later is told all the same: who has sent it does not wait until
-// somebody has decided.
+// A request is answered as pending after seconds. A gate that comes later is told all the same: who
+// has sent it does not wait until somebody has decided.
 func TestAGateThatComesAfterSecondsIsTold(t *testing.T) {
 	letGo := make(chan struct{})
 	l := newLive(t, servertest.Client(t), &world{do: blockAt("slow", letGo)})
 	s := l.openSession()
 	answers := make(chan protocol.Answer, 1)
 	go func() {
-		answer, err := s.Step(t.Context(), "both", steps("slow", `{"id": "gated", "uses": "fake.do", "gate": "ask"}`).Steps...)
+		answer, err := s.Step(t.Context(), "both",
+			steps("slow", `{"id": "gated", "uses": "fake.do", "gate": "ask"}`).Steps...)
 		assert.NoError(t, err)
 		answers <- answer
 	}()
@@ -140,7 +145,9 @@ func TestAGateThatComesAfterSecondsIsTold(t *testing.T) {
 
 // A server takes so many updates of a run and no more. A session is aborted all the same.
 func TestAnAbortGetsThroughWhereTheServerTakesNoUpdates(t *testing.T) {
-	_, c := ownServer(t, devserver.Options{Settings: map[string]any{"history.maxTotalUpdates": 2, "history.maxTotalUpdates.suggestContinueAsNewThreshold": 9}})
+	_, c := ownServer(t,
+		devserver.Options{Settings: map[string]any{"history.maxTotalUpdates": 2,
+			"history.maxTotalUpdates.suggestContinueAsNewThreshold": 9}})
 	l := newLive(t, c, &world{})
 	s := l.openSession()
 	_, err := s.Step(t.Context(), "one", steps("a").Steps...)

@@ -29,7 +29,8 @@ func (w *world) confirmContext(ctx context.Context, r protocol.ContextRequest) e
 // given describes a context whose digest ends in a digit.
 func given(digit string) protocol.Context {
 	return protocol.Context{
-		Name: "thoughts", Digest: activities.Digest("sha256:" + strings.Repeat("0", 63) + digit), Size: 7, Host: "host", Queue: queue,
+		Name: "thoughts", Digest: activities.Digest("sha256:" + strings.Repeat("0", 63) + digit), Size: 7, Host: "host",
+		Queue: queue,
 	}
 }
 
@@ -85,7 +86,8 @@ func TestARollbackAnswersWithTheContextOfItsSavepoint(t *testing.T) {
 	require.Equal(t, given("1").Digest, back.answer.Context.Digest)
 	require.Equal(t, "half", back.answer.Context.Savepoint)
 	require.NoError(t, again.refused, "the same request, whichever host has taken the context this time")
-	require.Equal(t, []string{"do a", "confirm 1", "do b", "do c", "confirm 2", "do d", "undo d", "undo c", "undo b"}, w.calls)
+	require.Equal(t, []string{"do a", "confirm 1", "do b", "do c", "confirm 2", "do d", "undo d", "undo c", "undo b"},
+		w.calls)
 }
 
 // A savepoint whose context is not there is refused, and does not exist.
@@ -117,7 +119,8 @@ func TestOnlyTheLastContextsAreRemembered(t *testing.T) {
 	r := newRun(t, &world{})
 	r.runAfter(time.Minute, func() { r.markWith("start", given("0")) })
 	for i := range 25 {
-		r.runAfter(time.Duration(i+2)*time.Minute, func() { r.update(protocol.UpdateContext, fmt.Sprint(i), given(fmt.Sprintf("%x", i%10+1))) })
+		r.runAfter(time.Duration(i+2)*time.Minute,
+			func() { r.update(protocol.UpdateContext, fmt.Sprint(i), given(fmt.Sprintf("%x", i%10+1))) })
 	}
 	r.runAfter(30*time.Minute, func() {
 		require.Equal(t, "0"+"6789a123456789a12345", digests(r.state().Session.Contexts))

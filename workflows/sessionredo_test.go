@@ -58,7 +58,8 @@ func TestARedoRunsAgainWhatARollbackHasTakenBack(t *testing.T) {
 		},
 		func() {
 			require.Empty(t, r.state().Session.TakenBack)
-			next = r.update(protocol.UpdateStep, "6", steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
+			next = r.update(protocol.UpdateStep, "6",
+				steps(`{"id": "e", "uses": "fake.do", "with": {"from": "${{ steps.b.outputs.id }}"}}`))
 		},
 		func() { require.Equal(t, []string{"half", "later"}, r.state().Session.Savepoints) },
 		func() { r.rollBackTo("7", "later") },
@@ -75,7 +76,8 @@ func TestARedoRunsAgainWhatARollbackHasTakenBack(t *testing.T) {
 	require.Equal(t, `{"from":"b#2"}`, again.answer.Steps[1].Summary, "what refers to outputs gets the new ones")
 	require.Equal(t, `{"from":"b#2"}`, next.answer.Steps[0].Summary)
 	require.Equal(t, []string{"do a", "do b", "do s3", "do d"}, w.calls[:4])
-	require.Equal(t, []string{"undo d", "undo s3", "undo b", "do b", "do s3", "do d", "do e", "undo e", "undo d", "undo s3"}, w.calls[4:])
+	require.Equal(t,
+		[]string{"undo d", "undo s3", "undo b", "do b", "do s3", "do d", "do e", "undo e", "undo d", "undo s3"}, w.calls[4:])
 	slices.Sort(tokens)
 	require.Len(t, slices.Compact(tokens), len(tokens), "each try has a token of its own")
 	report, err := r.ended()
@@ -189,15 +191,20 @@ func TestARedoThatIsWrongIsRefused(t *testing.T) {
 		func() {
 			refusals["nothing was rolled back that is not done again"] = r.redo("1", protocol.SessionRedo{})
 			refusals["at most one of branch, to and step can be given"] = r.redo("2", protocol.SessionRedo{To: "x", Step: "y"})
-			r.update(protocol.UpdateStep, "3", steps(free("a", ""), `{"id": "b", "uses": "fake.do", "with": {"path": "/b"}, "needs": ["a"]}`, free("c", `, "savepoint": "third"`)))
+			r.update(protocol.UpdateStep, "3",
+				steps(free("a", ""), `{"id": "b", "uses": "fake.do", "with": {"path": "/b"}, "needs": ["a"]}`,
+					free("c", `, "savepoint": "third"`)))
 		},
 		func() { r.update(protocol.UpdateRollback, "4", protocol.SessionRollback{Step: "b"}) },
 		func() { r.rollBackTo("5", "third") },
 		func() { r.update(protocol.UpdateRollback, "6", protocol.SessionRollback{Step: "a"}) },
 		func() {
-			refusals["step b needs step a, which is not done: redo that first, or send b again"] = r.redo("7", protocol.SessionRedo{Step: "b"})
-			refusals["the rollback of step x cannot be redone; these can: of step a, to savepoint third, of step b"] = r.redo("8", protocol.SessionRedo{Step: "x"})
-			refusals["step: c was taken back by the rollback to savepoint third: redo that"] = r.redo("9", protocol.SessionRedo{Step: "c"})
+			refusals["step b needs step a, which is not done: redo that first, or send b again"] = r.redo("7",
+				protocol.SessionRedo{Step: "b"})
+			refusals["the rollback of step x cannot be redone; these can: of step a, to savepoint third, of step b"] = r.redo(
+				"8", protocol.SessionRedo{Step: "x"})
+			refusals["step: c was taken back by the rollback to savepoint third: redo that"] = r.redo("9",
+				protocol.SessionRedo{Step: "c"})
 			r.update(protocol.UpdateStep, "10", steps(free("d", "")))
 		},
 		func() { r.update(protocol.UpdateFinish, "11") },
@@ -225,7 +232,8 @@ func TestARedoKeepsACorrection(t *testing.T) {
 	var again *updated
 	r.script(
 		func() {
-			r.update(protocol.UpdateStep, "1", steps(`{"id": "a", "uses": "fake.do", "with": {"path": "/wrong"}, "on_failure": "ask"}`))
+			r.update(protocol.UpdateStep, "1",
+				steps(`{"id": "a", "uses": "fake.do", "with": {"path": "/wrong"}, "on_failure": "ask"}`))
 		},
 		func() {
 			d := resolution(t, r.state(), compensations.Retry)
@@ -252,7 +260,8 @@ func TestARedoOfTheFirstSteps(t *testing.T) {
 		func() { again = r.redo("2", protocol.SessionRedo{}) },
 		func() { r.update(protocol.UpdateFinish, "3") },
 	)
-	r.env.ExecuteWorkflow(protocol.AgentTaskType, []byte(`{"name": "live", "session": {}, "steps": [{"id": "a", "uses": "fake.do"}, {"id": "b", "uses": "fake.do"}]}`))
+	r.env.ExecuteWorkflow(protocol.AgentTaskType,
+		[]byte(`{"name": "live", "session": {}, "steps": [{"id": "a", "uses": "fake.do"}, {"id": "b", "uses": "fake.do"}]}`))
 	require.NoError(t, again.refused)
 	require.Equal(t, []string{"a done", "b done"}, states(again.answer))
 	require.Equal(t, []string{"do a", "do b", "undo b", "undo a", "do a", "do b"}, w.calls)
@@ -266,7 +275,9 @@ func TestARedoOfManySteps(t *testing.T) {
 	var first, second []string
 	for i := range 90 {
 		first = append(first, fmt.Sprint("a", i))
-		second = append(second, fmt.Sprintf(`{"id": "b%d", "uses": "fake.do", "needs": ["a%d"], "with": {"path": "/b/%d", "from": "${{ steps.a%d.outputs.id }}"}}`, i, i, i, i))
+		second = append(second,
+			fmt.Sprintf(
+				`{"id": "b%d", "uses": "fake.do", "needs": ["a%d"], "with": {"path": "/b/%d", "from": "${{ steps.a%d.outputs.id }}"}}`, i, i, i, i))
 	}
 	r.script(
 		func() { r.mark("start") },
@@ -303,7 +314,8 @@ func TestARedoOfWhatEarlierRunsHaveTakenBack(t *testing.T) {
 				func() { r.update(protocol.UpdateStep, "1", steps("a")) },
 				func() { r.mark("half") },
 				func() {
-					r.update(protocol.UpdateStep, "2", steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "c", "d"))
+					r.update(protocol.UpdateStep, "2",
+						steps(`{"id": "b", "uses": "fake.do", "with": {"from": "${{ steps.a.outputs.id }}"}}`, "c", "d"))
 				},
 				func() { r.rollBackTo("3", "half") },
 			)
@@ -343,7 +355,8 @@ func TestStepsThatWereReleasedAreNotRedone(t *testing.T) {
 	l := &chained{T: t, world: w, document: sessionDocument}
 	var refused, small *updated
 	l.in = func(n int, r *run) {
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+		// packing is slow under the race detector
+		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		if n == 1 {
 			r.script(
 				func() { r.mark("start") },

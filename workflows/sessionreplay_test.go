@@ -15,8 +15,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// A conversation that was forked from before a rollback may make its calls again, and may hold approvals that were given then. These tests
-// are about both: none of it acts twice, and none of it opens a gate.
+// A conversation that was forked from before a rollback may make its calls again, and may hold
+// approvals that were given then. These tests are about both: none of it acts twice, and none of it
+// opens a gate.
 
 const pay = `{"id": "pay", "uses": "fake.do", "with": {"path": "/bill/7"}}`
 
@@ -57,7 +58,8 @@ func TestACallFromBeforeARollbackNeverActsAgain(t *testing.T) {
 	requireRefusal(t, err, protocol.BadRequest, "was made before and asked for something else")
 	_, err = s.Step(ctx, "", json.RawMessage(pay))
 	requireRefusal(t, err, protocol.BadRequest, `the session has had a step "pay"`)
-	_, err = s.Step(ctx, "", json.RawMessage(`{"id": "mail", "uses": "fake.do", "with": {"from": "${{ steps.pay.outputs.id }}"}}`))
+	_, err = s.Step(ctx, "",
+		json.RawMessage(`{"id": "mail", "uses": "fake.do", "with": {"from": "${{ steps.pay.outputs.id }}"}}`))
 	requireRefusal(t, err, protocol.BadRequest, "step pay is rolled-back: nothing can build on it")
 	require.Equal(t, []string{"do pay", "undo pay"}, l.calls())
 
@@ -168,7 +170,8 @@ func TestAnApprovalFromBeforeARollbackOpensNoGateAfterIt(t *testing.T) {
 	// One whose step was taken back before it was given.
 	back("second")
 	third := ask(`{"id": "third", "uses": "fake.do", "with": {"path": "/bill/7"}}`, "third")
-	opensNothing(used, second, protocol.Decision{Step: "third", Digest: used.Digest}, protocol.Decision{Step: "third", Digest: second.Digest})
+	opensNothing(used, second, protocol.Decision{Step: "third", Digest: used.Digest},
+		protocol.Decision{Step: "third", Digest: second.Digest})
 	// One for another try of the very step.
 	_, err = l.ask(protocol.UpdateApprove, third)
 	require.NoError(t, err)
@@ -179,7 +182,9 @@ func TestAnApprovalFromBeforeARollbackOpensNoGateAfterIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"third at-gate"}, states(again))
 	opensNothing(third)
-	require.Equal(t, []string{"plan pay", "do pay", "undo pay", "plan second", "undo second", "plan third", "do third", "undo third", "plan third"}, l.calls())
+	require.Equal(t,
+		[]string{"plan pay", "do pay", "undo pay", "plan second", "undo second", "plan third", "do third", "undo third",
+			"plan third"}, l.calls())
 	_, err = s.Abort(ctx, "", protocol.AbortRequest{})
 	require.NoError(t, err)
 }
@@ -235,7 +240,9 @@ func TestASecondStepForTheSameIsToldToTheAgent(t *testing.T) {
 	require.Contains(t, second.Steps[0].Error, "add again: true to the step")
 	require.Equal(t, []string{"do s1"}, l.calls())
 
-	other, err := s.Step(ctx, "", steps(`{"uses": "fake.do", "with": {"path": "/bill/8"}}`, `{"uses": "fake.do", "with": {"path": "/bill/8"}}`).Steps...)
+	other, err := s.Step(ctx, "",
+		steps(`{"uses": "fake.do", "with": {"path": "/bill/8"}}`,
+			`{"uses": "fake.do", "with": {"path": "/bill/8"}}`).Steps...)
 	require.NoError(t, err)
 	require.Equal(t, []string{"s3 done", "s4 rolled-back"}, states(other), "also within one request")
 	meant, err := s.Step(ctx, "", steps(`{"uses": "fake.do", "with": {"path": "/bill/7"}, "again": true}`).Steps...)

@@ -25,7 +25,8 @@ const askingB = `{"id": "b", "uses": "fake.do", "with": {"path": "/wrong"}, "on_
 // openSessionOf opens the session of a document.
 func (l *live) openSessionOf(document string) session.Session {
 	l.startWorker()
-	s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue}, json.RawMessage(document))
+	s, _, err := session.Open(l.Context(), l.client, session.Options{ID: l.Name(), Queue: l.queue},
+		json.RawMessage(document))
 	require.NoError(l, err)
 	l.run = l.client.GetWorkflow(l.Context(), s.ID(), "")
 	return s
@@ -64,7 +65,8 @@ func TestTheAgentOfASessionCorrectsAStepThatFailed(t *testing.T) {
 	require.True(t, second.Pending)
 	require.Equal(t, 2, second.Steps[0].Park.Try)
 
-	old, wrong := about(t, first, compensations.Retry, `{"path":"/right"}`), about(t, second, compensations.Retry, `{"pth":"/right"}`)
+	old, wrong := about(t, first, compensations.Retry, `{"path":"/right"}`), about(t, second, compensations.Retry,
+		`{"pth":"/right"}`)
 	_, err = s.Resolve(ctx, "", old)
 	requireRefusal(t, err, protocol.NothingDecided, "is not that of the present park")
 	_, err = s.Resolve(ctx, "", wrong)
@@ -95,7 +97,8 @@ func TestTheAgentOfASessionCorrectsAStepThatFailed(t *testing.T) {
 	require.Equal(t, compensations.Committed, end.Report.Status)
 	require.Equal(t, []string{
 		"1: try 1 failed and was parked: " + first.Steps[0].Error, "1: retry by the agent: I see",
-		"2: try 2 failed and was parked: " + second.Steps[0].Error, "2: retry by the agent (changed: path): I see", "3: ran once",
+		"2: try 2 failed and was parked: " +
+			second.Steps[0].Error, "2: retry by the agent (changed: path): I see", "3: ran once",
 	}, notesByTry(*end.Report, "b"))
 	require.Equal(t, []string{"do b", "undo b", "do b", "undo b", "do b", "do c"}, l.calls())
 	_, err = s.Resolve(ctx, "", right)
@@ -155,7 +158,8 @@ func TestTheAgentDecidesNeitherGatesNorUndos(t *testing.T) {
 	r := newRun(t, w)
 	var gated, undoing, correction, retried *updated
 	decide := func(step string, digest activities.Digest, do compensations.Do, with string) *updated {
-		return r.update(protocol.UpdateResolveStep, string(do)+" "+step+with, protocol.StepResolution{Step: step, Digest: digest, Do: do, With: json.RawMessage(with)})
+		return r.update(protocol.UpdateResolveStep, string(do)+" "+step+with,
+			protocol.StepResolution{Step: step, Digest: digest, Do: do, With: json.RawMessage(with)})
 	}
 	r.script(
 		func() {
@@ -185,7 +189,8 @@ func TestTheAgentDecidesNeitherGatesNorUndos(t *testing.T) {
 	r.env.ExecuteWorkflow(protocol.AgentTaskType, json.RawMessage(strings.Replace(lettingAgent, "[]", "["+ungated+"]", 1)))
 	require.True(t, r.env.IsWorkflowCompleted())
 	require.ErrorContains(t, gated.refused, `"a" waits at a gate, which is for a person to decide`)
-	require.ErrorContains(t, correction.refused, `the file of the session says "gate: none" of "b", for the parameters that are written there`)
+	require.ErrorContains(t, correction.refused,
+		`the file of the session says "gate: none" of "b", for the parameters that are written there`)
 	require.ErrorContains(t, undoing.refused, `the undo of "a" waits, and how it goes on is for a person to decide`)
 	require.NoError(t, retried.refused)
 	for _, u := range []*updated{gated, correction, undoing} {
@@ -205,7 +210,8 @@ func parkedUndo(s protocol.State) (compensations.StepReport, bool) {
 	return compensations.StepReport{}, false
 }
 
-// An agent that may decide is not waited for as a person is, and nobody is told of what it has been told.
+// An agent that may decide is not waited for as a person is, and nobody is told of what it has been
+// told.
 func TestAnAgentThatDecidesNothingIsGone(t *testing.T) {
 	r := newRun(t, asking(nil))
 	var alerts alertLog

@@ -43,16 +43,20 @@ func fillCarry(t *testing.T, c *protocol.Carry, left int) {
 	}
 }
 
-// almostFull is a session whose second run was handed about as much as can be. then says what comes in that run.
+// almostFull is a session whose second run was handed about as much as can be. then says what comes
+// in that run.
 func almostFull(t *testing.T, w *world, then func(r *run)) *chained {
 	w.intent = []string{"from"}
 	l := &chained{T: t, world: w, document: sessionDocument}
 	l.in = func(n int, r *run) {
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+		// packing is slow under the race detector
+		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		switch n {
 		case 1:
 			r.script(func() {
-				r.update(protocol.UpdateStep, "1", steps("a", fmt.Sprintf(`{"id": "big", "uses": "fake.do", "with": {"from": %q}}`, noise(rand.New(rand.NewPCG(3, 4)), 40_000))))
+				r.update(protocol.UpdateStep, "1",
+					steps("a", fmt.Sprintf(`{"id": "big", "uses": "fake.do", "with": {"from": %q}}`,
+						noise(rand.New(rand.NewPCG(3, 4)), 40_000))))
 			})
 			r.continueAsNew(2 * time.Minute)
 		case 2:
@@ -68,7 +72,8 @@ func almostFull(t *testing.T, w *world, then func(r *run)) *chained {
 	return l
 }
 
-// sendUseless sends signals that decide nothing, of which a session keeps the reasons: nobody can refuse them.
+// sendUseless sends signals that decide nothing, of which a session keeps the reasons: nobody can
+// refuse them.
 func (r *run) sendUseless() {
 	texts := rand.New(rand.NewPCG(5, 6))
 	for range 50 {
@@ -105,7 +110,8 @@ func TestASessionThatCannotBeCarriedOverSaysSoAndGoesOnWhenAPartIsRolledBack(t *
 	require.NoError(t, err)
 	require.Equal(t, 3, l.runs)
 	l.last.failsAs(full.err, protocol.BadRequest)
-	require.Regexp(t, `steps: up to \d+ bytes more, but what the session carries has 99\d{4} bytes compressed and can have \d+: .* roll back a part`, full.err.Error())
+	require.Regexp(t,
+		`steps: up to \d+ bytes more, but what the session carries has 99\d{4} bytes compressed and can have \d+: .* roll back a part`, full.err.Error())
 	l.last.failsAs(place.err, protocol.BadRequest)
 	require.Contains(t, stuck.Stuck, "what the next run would need is too large: it has 100")
 	require.Contains(t, stuck.Stuck, "roll back a part of it, or cancel it")
@@ -136,7 +142,8 @@ func TestATaskThatIsStuckCanBeCanceled(t *testing.T) {
 	require.Equal(t, []string{"do a", "do big", "undo big", "undo a"}, l.world.calls)
 }
 
-// 99 steps of one request return as much as they may, and the 100th waits for a person while the run becomes long.
+// 99 steps of one request return as much as they may, and the 100th waits for a person while the
+// run becomes long.
 func TestTheOutputsOfARequestThatIsNotOverAreCarried(t *testing.T) {
 	var turn sync.Mutex // steps run at the same time
 	texts := rand.New(rand.NewPCG(1, 2))
@@ -152,7 +159,8 @@ func TestTheOutputsOfARequestThatIsNotOverAreCarried(t *testing.T) {
 	l := &chained{T: t, world: w, document: sessionDocument}
 	var after *updated
 	l.in = func(n int, r *run) {
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute}) // packing is slow under the race detector
+		// packing is slow under the race detector
+		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		if n == 1 {
 			r.script(func() { r.update(protocol.UpdateStep, "many", steps(all...)) })
 			r.continueAsNew(2 * time.Minute)

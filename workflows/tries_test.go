@@ -25,7 +25,8 @@ func triedTwice() *world {
 		return activities.Result{Notes: []string{fmt.Sprintf("left %s-%d", s, n)}}, nil
 	}
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
-		return activities.Undone{Outcome: activities.Restored, Losses: []string{fmt.Sprintf("the times of %s-%d", step, n)}}, nil
+		return activities.Undone{Outcome: activities.Restored, Losses: []string{fmt.Sprintf("the times of %s-%d", step, n)}},
+			nil
 	}
 	return w
 }
@@ -40,7 +41,8 @@ func TestEachTryOfAStepTellsItsOwnNotesAndLosses(t *testing.T) {
 		rows = append(rows, fmt.Sprintf("%s %d %v", s.Step, s.Try, s.Losses))
 	}
 	require.Equal(t, []string{
-		"a 0 [the times of a-1]", "b 1 [the times of b-1]", "b 2 [the times of b-2]", "c 1 [the times of c-1]", "c 2 [the times of c-2]",
+		"a 0 [the times of a-1]", "b 1 [the times of b-1]", "b 2 [the times of b-2]", "c 1 [the times of c-1]",
+		"c 2 [the times of c-2]",
 	}, rows)
 }
 
@@ -59,7 +61,8 @@ func TestATaskThatIsOpenTellsWhichTryItsNotesAreAbout(t *testing.T) {
 	require.Equal(t, []string{"in try 1: left b-1", "left b-2"}, views[1].AllNotes())
 }
 
-// A try that never came onto the ledger has no row: what there is to tell of it stands in the row of another, with its number.
+// A try that never came onto the ledger has no row: what there is to tell of it stands in the row
+// of another, with its number.
 func TestATryWithoutARowIsNamed(t *testing.T) {
 	w := triedTwice()
 	c := stepByID(w.steps, "c")

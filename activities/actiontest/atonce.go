@@ -2,7 +2,8 @@ package actiontest
 
 import "github.com/seed-62bf7108/unwind/activities"
 
-// startHalfway starts a call in a child, and returns when the child is halfway: it has stopped at its first point and was woken.
+// startHalfway starts a call in a child, and returns when the child is halfway: it has stopped at
+// its first point and was woken.
 func (w *world) startHalfway(o order) *child {
 	w.t.Helper()
 	o.Break = breakStop
@@ -48,7 +49,8 @@ func twoUndosAtOnce(w *world) {
 	w.mustBeBefore("after three undos at once")
 	settled := w.mustUndo(w.first, w.Undone)
 	w.mustBeBefore("after a fourth undo")
-	// The loser may get an error, which is retried; an outcome that is returned must be the one that is kept.
+	// The loser may get an error, which is retried; an outcome that is returned must be the one that
+	// is kept.
 	won := 0
 	for _, each := range []answer[activities.Undone]{{first, errOne}, {second, errTwo}} {
 		if each.err == nil {
@@ -67,11 +69,15 @@ func twoUndosAtOnce(w *world) {
 
 func applyAndUndoAtOnce(w *world) {
 	other := w.startHalfway(order{Op: opApply, Work: w.first})
-	applying := startCall(func() (activities.Result, error) { return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "") })
+	applying := startCall(func() (activities.Result,
+		error) {
+		return w.action.Apply(w.ctx(), w.first.Entry, w.first.Step, "")
+	})
 	undoing := startCall(func() (activities.Undone, error) { return w.action.Undo(w.ctx(), w.first.Entry, noDecision) })
 	// Either may come first: only the state of the world afterwards counts.
 	_, _ = awaitAnswer(w, "Apply", applying)
-	if undone, err := awaitAnswer(w, "Undo", undoing); err == nil && undone.Outcome != activities.Nothing && undone.Outcome != w.Undone {
+	if undone, err := awaitAnswer(w, "Undo", undoing); err == nil && undone.Outcome != activities.Nothing &&
+		undone.Outcome != w.Undone {
 		w.t.Fatalf("Undo beside two applies ended %s: %s", undone.Outcome, asJSON(undone))
 	}
 	other.wait()

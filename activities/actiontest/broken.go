@@ -40,8 +40,9 @@ func (s *suite) runExtra(t *testing.T) {
 	})
 }
 
-// discoverPoints runs every call once in a child, and returns the points that each reaches: Plan, Apply without and with an
-// approved plan before it, and Undo. It also returns the tests for what not every action has.
+// discoverPoints runs every call once in a child, and returns the points that each reaches: Plan,
+// Apply without and with an approved plan before it, and Undo. It also returns the tests for what
+// not every action has.
 func (s *suite) discoverPoints(t *testing.T) (plan, apply, undo, want []string, more []func(*testing.T)) {
 	t.Run("no_break", func(t *testing.T) {
 		w := s.newWorld(t)
@@ -61,7 +62,8 @@ func (s *suite) discoverPoints(t *testing.T) (plan, apply, undo, want []string, 
 			more = append(more, s.brokenResets)
 		}
 		if !w.action.Spec().ReadOnly && (len(apply) == 0 || len(undo) == 0) {
-			t.Fatalf("Apply reaches the points %q and Undo %q: label what lies between their side effects (activities/point)", apply, undo)
+			t.Fatalf("Apply reaches the points %q and Undo %q: label what lies between their side effects (activities/point)",
+				apply, undo)
 		}
 	})
 	if t.Failed() {
@@ -90,8 +92,9 @@ func (w *world) runChild(o order) report {
 	return r
 }
 
-// breakAtEach breaks a call at each of its points, or, in a Brief case, at a sample of them. It kills it and stops it, or does one of
-// both if EitherWay is set. A test is named for its point, so that a failed one can be found again with the seed that drew it.
+// breakAtEach breaks a call at each of its points, or, in a Brief case, at a sample of them. It
+// kills it and stops it, or does one of both if EitherWay is set. A test is named for its point, so
+// that a failed one can be found again with the seed that drew it.
 func (s *suite) breakAtEach(t *testing.T, call string, points []string, killed, stopped func(*world, int)) {
 	killing, stopping := s.dealPoints(testrun.Rand(t), points)
 	s.breakAt(t, call+"_killed", breakKill, points, killing, killed)
@@ -113,7 +116,8 @@ func (s *suite) dealPoints(random *rand.Rand, points []string) (killing, stoppin
 	return killing, stopping
 }
 
-// breakAtSome runs a test for each point at which no earlier test has broken the action, and for a sample of the others.
+// breakAtSome runs a test for each point at which no earlier test has broken the action, and for a
+// sample of the others.
 func (s *suite) breakAtSome(t *testing.T, name, how string, points []string, do func(*world, int)) {
 	s.breakAt(t, name, how, points, nil, do)
 }
@@ -138,8 +142,9 @@ func (s *suite) breakAt(t *testing.T, name, how string, points []string, dealt m
 	})
 }
 
-// drawPoints chooses at which of its points a call is broken: at the first occurrence of each that was dealt to this way of breaking it,
-// or that no test has broken in this way yet, except for what Sample and Brief leave out; and at some of the others.
+// drawPoints chooses at which of its points a call is broken: at the first occurrence of each that
+// was dealt to this way of breaking it, or that no test has broken in this way yet, except for what
+// Sample and Brief leave out; and at some of the others.
 func (s *suite) drawPoints(random *rand.Rand, how string, points []string, dealt map[string]bool) (drawn []int) {
 	seen := map[string]bool{}
 	var others []int
@@ -249,7 +254,8 @@ func undoStopped(w *world, at int) {
 	w.outliveSleeper(sleeper)
 }
 
-// outliveSleeper applies the next generation, wakes the sleeper, and checks that it changes nothing.
+// outliveSleeper applies the next generation, wakes the sleeper, and checks that it changes
+// nothing.
 func (w *world) outliveSleeper(sleeper *child) {
 	w.t.Helper()
 	w.mustApply(w.next, "")

@@ -10,14 +10,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// The calls of an action in this process. None may hang, as a fence would that waits for a stopped process.
+// The calls of an action in this process. None may hang, as a fence would that waits for a stopped
+// process.
 
 func (w *world) plan(f forward) (activities.Change, error) {
 	return callBounded(w, "Plan", func() (activities.Change, error) { return w.action.Plan(w.ctx(), f.Entry, f.Step) })
 }
 
 func (w *world) apply(f forward, want activities.Digest) (activities.Result, error) {
-	return callBounded(w, "Apply", func() (activities.Result, error) { return w.action.Apply(w.ctx(), f.Entry, f.Step, want) })
+	return callBounded(w, "Apply",
+		func() (activities.Result, error) { return w.action.Apply(w.ctx(), f.Entry, f.Step, want) })
 }
 
 func (w *world) undo(f forward, d activities.Decision) (activities.Undone, error) {
@@ -54,14 +56,16 @@ func callBounded[T any](w *world, name string, call func() (T, error)) (T, error
 	return awaitAnswer(w, name, startCall(call))
 }
 
-// awaitAnswer waits a little longer than the call's context lives: a call that respects it has returned by then.
+// awaitAnswer waits a little longer than the call's context lives: a call that respects it has
+// returned by then.
 func awaitAnswer[T any](w *world, name string, done <-chan answer[T]) (T, error) {
 	w.t.Helper()
 	select {
 	case a := <-done:
 		return a.value, a.err
 	case <-time.After(w.Patience + 10*time.Second):
-		w.t.Fatalf("%s does not return, though its context has ended: does it wait for a lock that a stopped process holds?", name)
+		w.t.Fatalf("%s does not return, though its context has ended: does it wait for a lock that a stopped process holds?",
+			name)
 		panic("unreachable")
 	}
 }
@@ -115,8 +119,8 @@ func (w *world) mustBeBefore(when string) {
 	}
 }
 
-// mustMatchOutcome is mustBeBefore for a step that may or may not have acted. If it cannot be undone, the outcome must also say
-// whether it acted.
+// mustMatchOutcome is mustBeBefore for a step that may or may not have acted. If it cannot be
+// undone, the outcome must also say whether it acted.
 func (w *world) mustMatchOutcome(undone activities.Undone, when string) {
 	w.t.Helper()
 	w.mustBeBefore(when)
@@ -125,7 +129,8 @@ func (w *world) mustMatchOutcome(undone activities.Undone, when string) {
 	}
 	now := w.manifest()
 	if acted := now != w.before; acted != (undone.Outcome == activities.Final) {
-		w.t.Fatalf("%s the outcome is %s, but the step's effect on the world is:\n%s", when, undone.Outcome, difference(w.before, now))
+		w.t.Fatalf("%s the outcome is %s, but the step's effect on the world is:\n%s", when, undone.Outcome,
+			difference(w.before, now))
 	}
 }
 

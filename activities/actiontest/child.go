@@ -21,7 +21,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// orderVariable names the environment variable that makes a test binary a child: the path of its order.
+// orderVariable names the environment variable that makes a test binary a child: the path of its
+// order.
 const orderVariable = "UNWIND_ACTIONTEST_ORDER"
 
 // The calls that a child can make, and the ways in which it can break.
@@ -43,7 +44,8 @@ type order struct {
 	Work     forward             `json:"work"`
 	Want     activities.Digest   `json:"want,omitempty"`
 	Decision activities.Decision `json:"decision"`
-	// Break is what the child does to itself at the At-th point that it reaches, counted from 0; empty for nothing.
+	// Break is what the child does to itself at the At-th point that it reaches, counted from 0; empty
+	// for nothing.
 	Break    string        `json:"break,omitempty"`
 	At       int           `json:"at"`
 	Patience time.Duration `json:"patience"`
@@ -131,7 +133,8 @@ func carryOut(path string, cases []Case) error {
 	return os.WriteFile(o.Report, out, 0o600)
 }
 
-// hook records the points in the order in which they are reached, and breaks the process at one of them.
+// hook records the points in the order in which they are reached, and breaks the process at one of
+// them.
 func (r *report) hook(o order) {
 	var mu sync.Mutex
 	point.Hook(func(label string) {
@@ -148,7 +151,8 @@ func (r *report) hook(o order) {
 		if err := unix.Kill(os.Getpid(), signal); err != nil {
 			panic(err)
 		}
-		// The signal may take a moment to stop this thread, so the one that wakes the process also writes to stdin.
+		// The signal may take a moment to stop this thread, so the one that wakes the process also writes
+		// to stdin.
 		_, _ = io.ReadFull(os.Stdin, make([]byte, 1))
 	})
 }
@@ -200,7 +204,8 @@ func (w *world) spawn(o order) *child {
 	started, reap := make(chan error), make(chan struct{})
 	c.reap = sync.OnceFunc(func() { close(reap) })
 	go func() {
-		// The child dies with this thread (Pdeathsig), even if the test binary is killed while the child is stopped.
+		// The child dies with this thread (Pdeathsig), even if the test binary is killed while the child
+		// is stopped.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -260,7 +265,8 @@ func (c *child) awaitEnd() (report, error) {
 func (c *child) mustDie() {
 	c.w.t.Helper()
 	r, err := c.awaitEnd()
-	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() &&
+		status.Signal() == syscall.SIGKILL {
 		return
 	}
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package actiontest is the conformance suite of the contract in package activities. Every action passes it: ours, and
-// those that you write.
+// Package actiontest is the conformance suite of the contract in package activities. Every action
+// passes it: ours, and those that you write.
 //
 // # A first case
 //
@@ -25,31 +25,36 @@
 //		Drift: func(t testing.TB, dir string) { write(t, dir, read(t, dir)+"+") },
 //	}
 //
-// TestMain is needed because the suite kills (SIGKILL) and stops (SIGSTOP) real processes: it starts the test binary
-// again, with an order in its environment, which Main executes. Pass all cases of a test binary to Main.
+// TestMain is needed because the suite kills (SIGKILL) and stops (SIGSTOP) real processes: it
+// starts the test binary again, with an order in its environment, which Main executes. Pass all
+// cases of a test binary to Main.
 //
-// The other fields of [Case] are for worlds that need more: checks, a target that can change before the step (Meanwhile),
-// an undo that leaves named losses or is impossible (Undone, Same), a parameter that holds a secret (Secret), slow calls
-// (Patience), tests that share something and cannot run concurrently (Serial), worlds that are slow to set up (Sample).
+// The other fields of [Case] are for worlds that need more: checks, a target that can change before
+// the step (Meanwhile), an undo that leaves named losses or is impossible (Undone, Same), a
+// parameter that holds a secret (Secret), slow calls (Patience), tests that share something and
+// cannot run concurrently (Serial), worlds that are slow to set up (Sample).
 //
-// If the action's Spec offers a redo, it restores exactly what the first apply had left. If something new (an id) takes
-// its place, say in Redone what is equivalent; if a redo keeps nothing and runs the step again, set Anew.
+// If the action's Spec offers a redo, it restores exactly what the first apply had left. If
+// something new (an id) takes its place, say in Redone what is equivalent; if a redo keeps nothing
+// and runs the step again, set Anew.
 //
-// A complete action that passes, with its test, is in example_test.go of this package. toy_test.go has another one, with
-// records and redo, and breaks it in many ways; suite_test.go says which test of the suite finds each.
+// A complete action that passes, with its test, is in example_test.go of this package. toy_test.go
+// has another one, with records and redo, and breaks it in many ways; suite_test.go says which test
+// of the suite finds each.
 //
 // # Points
 //
-// The suite breaks a process at each point of Plan, Apply and Undo. Points are calls of point.Reach in your action, one
-// between any two side effects:
+// The suite breaks a process at each point of Plan, Apply and Undo. Points are calls of point.Reach
+// in your action, one between any two side effects:
 //
 //	if _, err := token.Create(journal.Record, &rec); err != nil { ... }
 //	point.Reach("shelf.set:recorded")
 //	if err := os.Rename(staged, target); err != nil { ... }
 //	point.Reach("shelf.set:renamed")
 //
-// A first run records them in order; then the suite breaks a process at the first, at the second, and so on. So a call must
-// reach the same points each time: a loop that waits must not reach one in each iteration.
+// A first run records them in order; then the suite breaks a process at the first, at the second,
+// and so on. So a call must reach the same points each time: a loop that waits must not reach one
+// in each iteration.
 //
 // # What is tested
 //
@@ -66,12 +71,16 @@
 //	release                    the record is gone: Apply and Undo no longer act
 //	wrong_place                another journal's id is WrongPlace for every call
 //	drift                      shown and not touched; a force overwrites exactly what was shown
-//	records, records_undone    a world with Records: listed open, committed, undone, released, with owner and entry; forgotten
+//	records, records_undone    a world with Records: listed open, committed, undone, released, with owner and
+//	                           entry; forgotten
 //	records_held               held by two: not released before both are over
-//	documents_gone, record_and_spare_gone   documents of a step that acted are gone: a damaged record, or undone rightly
+//	documents_gone, record_and_spare_gone   documents of a step that acted are gone: a damaged record, or undone
+//	                                        rightly
 //	records_abandoned          an undo that was given up: the world stays as it is, the record can be released
-//	journal_rewound            a journal that was put back to an earlier state is a damaged record, never nothing-to-undo
-//	redo                       an action with Spec.Redo: as the step had left it, once; undone and redone again like any other
+//	journal_rewound            a journal that was put back to an earlier state is a damaged record, never
+//	                           nothing-to-undo
+//	redo                       an action with Spec.Redo: as the step had left it, once; undone and redone again
+//	                           like any other
 //	redo_planned               the digest covers what a redo puts back
 //	redo_released              nothing is left to redo from: refused (unless a redo runs Anew; so are the next three)
 //	redo_not_rolled_back       refused
@@ -93,12 +102,13 @@
 //	broken/redo_killed_and_retried   killed at each point of a redo, then applied again
 //	broken/redo_stopped        stopped at each point of a redo, undone, the next generation applied, woken
 //	broken/reset_killed        killed at each point of Reset, then reset again
-//	broken/reset_stopped       stopped at each point of Reset, reset by another process, the next generation applied, woken
+//	broken/reset_stopped       stopped at each point of Reset, reset by another process, the next generation
+//	      /                    applied, woken
 //
 // # How much of it
 //
-// A call may reach one point several times: it is broken at the first occurrence, and at a drawn one of the others. If a case
-// sets Sample, EitherWay or Brief, more is left to chance, but at least one test breaks each point of each call. With
-// UNWIND_TEST_DEEP=1 nothing is left out; UNWIND_TEST_SEED, which a package prints first, repeats a draw. See package
-// testrun.
+// A call may reach one point several times: it is broken at the first occurrence, and at a drawn
+// one of the others. If a case sets Sample, EitherWay or Brief, more is left to chance, but at
+// least one test breaks each point of each call. With UNWIND_TEST_DEEP=1 nothing is left out;
+// UNWIND_TEST_SEED, which a package prints first, repeats a draw. See package testrun.
 package actiontest

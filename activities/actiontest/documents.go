@@ -14,10 +14,11 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// testDocuments damages each document that a journal has of a step, one at a time: it deletes or truncates it, replaces it by that of
-// another token, or puts it back to what it was before the step. Every call must then either be right, or report a damaged record and
-// touch nothing; and once the document is restored, the undo must be right. The documents are the files in the folder of the token
-// (package journal); a world that keeps none is not tested here.
+// testDocuments damages each document that a journal has of a step, one at a time: it deletes or
+// truncates it, replaces it by that of another token, or puts it back to what it was before the
+// step. Every call must then either be right, or report a damaged record and touch nothing; and
+// once the document is restored, the undo must be right. The documents are the files in the folder
+// of the token (package journal); a world that keeps none is not tested here.
 func (s *suite) testDocuments(t *testing.T) {
 	var left, settled []document
 	t.Run("documents", func(t *testing.T) {
@@ -57,7 +58,8 @@ func (d document) nameTest(at int, how harm) string {
 	return fmt.Sprintf("%02d_%s_%s", at, filepath.Base(d.path), how.name)
 }
 
-// findHarms finds the documents of the first step, and which of all harms there is anything to do for.
+// findHarms finds the documents of the first step, and which of all harms there is anything to do
+// for.
 func (w *world) findHarms(all []harm) (found []document) {
 	w.t.Helper()
 	for _, path := range w.listDocuments(w.first) {
@@ -72,7 +74,8 @@ func (w *world) findHarms(all []harm) (found []document) {
 	return found
 }
 
-// listDocuments lists, in order, the paths of a step's documents in the journals below the world's folder.
+// listDocuments lists, in order, the paths of a step's documents in the journals below the world's
+// folder.
 func (w *world) listDocuments(f forward) (paths []string) {
 	w.t.Helper()
 	folder := string(filepath.Separator) + filepath.Join("tokens", f.Entry.Token) + string(filepath.Separator)
@@ -104,13 +107,15 @@ func (w *world) listTokenFolders(f forward) (folders []string) {
 	return folders
 }
 
-// harm damages the document at a path, and returns what restores it; nil if there is nothing to damage.
+// harm damages the document at a path, and returns what restores it; nil if there is nothing to
+// damage.
 type harm struct {
 	name string
 	do   func(w *world, path string) (heal func())
 	// again means that the forward is retried before the undo.
 	again bool
-	// possible, if set, tells beforehand of a document of the first step whether there is something to damage.
+	// possible, if set, tells beforehand of a document of the first step whether there is something to
+	// damage.
 	possible func(w *world, path string) bool
 }
 
@@ -134,8 +139,8 @@ func wasAnother(w *world, path string) bool {
 	return found && !slices.Equal(content, w.readFile(path))
 }
 
-// harmEach damages each document in each way, or a part of that, drawn by the run's seed. A Brief case leaves out half of the documents,
-// because its other case damages them all.
+// harmEach damages each document in each way, or a part of that, drawn by the run's seed. A Brief
+// case leaves out half of the documents, because its other case damages them all.
 func (s *suite) harmEach(t *testing.T, name string, documents []document) {
 	t.Run(name, func(t *testing.T) {
 		var drawnTests []oneTest
@@ -189,7 +194,8 @@ func (w *world) undoHarmed(at int, how harm) {
 	w.mustUndoOrFail(f, how.name, left, heal)
 }
 
-// mustUndoOrFail requires that the undo is right, or reports a damaged record, loses nothing, and is right once that is restored.
+// mustUndoOrFail requires that the undo is right, or reports a damaged record, loses nothing, and
+// is right once that is restored.
 func (w *world) mustUndoOrFail(f forward, how, left string, heal func()) {
 	w.t.Helper()
 	undone, err := w.undo(f, activities.Decision{Done: true})
@@ -198,7 +204,8 @@ func (w *world) mustUndoOrFail(f forward, how, left string, heal func()) {
 		w.mustBeBefore("after the undo with a document " + how)
 		return
 	case err == nil:
-		w.t.Fatalf("Undo with a document %s ended %s, want %s or DamagedRecord: %s", how, undone.Outcome, w.Undone, asJSON(undone))
+		w.t.Fatalf("Undo with a document %s ended %s, want %s or DamagedRecord: %s", how, undone.Outcome, w.Undone,
+			asJSON(undone))
 	}
 	w.mustFail("Undo with a document "+how, err, activities.DamagedRecord)
 	w.mustBe(left, "after an Undo that says that a document is "+how)
@@ -211,7 +218,8 @@ func (w *world) mustUndoOrFail(f forward, how, left string, heal func()) {
 	w.mustBeBefore("after the undo with the document as it was")
 }
 
-// harmEachSettled damages each document of a step that is undone. All of them share one world: each test leaves that as it was.
+// harmEachSettled damages each document of a step that is undone. All of them share one world: each
+// test leaves that as it was.
 func (w *world) harmEachSettled() {
 	w.mustApply(w.first, "")
 	first, before := w.mustUndo(w.first, w.Undone), w.manifest()
@@ -231,7 +239,8 @@ func (w *world) harmSettled(at int, how harm) {
 	}
 }
 
-// undoAgainHarmed calls the undo again after one of its documents is damaged, and then a late forward.
+// undoAgainHarmed calls the undo again after one of its documents is damaged, and then a late
+// forward.
 func (w *world) undoAgainHarmed(path string, how harm, first activities.Undone, before string) {
 	w.t.Helper()
 	heal := how.do(w, path)
@@ -240,7 +249,8 @@ func (w *world) undoAgainHarmed(path string, how harm, first activities.Undone, 
 	}
 	f, what := w.first, filepath.Base(path)+" "+how.name
 	if how.again {
-		if _, err := w.apply(f, ""); err == nil || activities.TypeOf(err) != activities.DamagedRecord && activities.TypeOf(err) != activities.Fenced {
+		if _, err := w.apply(f, ""); err == nil || activities.TypeOf(err) != activities.DamagedRecord &&
+			activities.TypeOf(err) != activities.Fenced {
 			w.t.Fatalf("Apply after the undo, with the document %s, returned %v, want Fenced or DamagedRecord", what, err)
 		}
 		w.mustBe(before, "after a late Apply with the document "+what)
@@ -248,7 +258,8 @@ func (w *world) undoAgainHarmed(path string, how harm, first activities.Undone, 
 	if undone, err := w.undo(f, noDecision); err != nil {
 		w.mustFail("a second Undo with the document "+what, err, activities.DamagedRecord)
 	} else if undone.Outcome != first.Outcome {
-		w.t.Fatalf("a second Undo with the document %s ended %s, want %s: %s", what, undone.Outcome, first.Outcome, asJSON(undone))
+		w.t.Fatalf("a second Undo with the document %s ended %s, want %s: %s", what, undone.Outcome, first.Outcome,
+			asJSON(undone))
 	}
 	w.mustBe(before, "after a second Undo with the document "+what)
 	heal()
@@ -256,7 +267,8 @@ func (w *world) undoAgainHarmed(path string, how harm, first activities.Undone, 
 	w.mustBe(before, "after a further Undo with the document as it was, which had been "+what)
 }
 
-// documentsGone is a step that is done according to the history, but of which the journal has nothing left.
+// documentsGone is a step that is done according to the history, but of which the journal has
+// nothing left.
 func documentsGone(w *world) {
 	w.mustApply(w.first, "")
 	left := w.manifest()
@@ -281,8 +293,9 @@ func documentsGone(w *world) {
 	w.mustBeBefore("after the undo with the documents as they were")
 }
 
-// recordAndSpareGone is a step that has acted, and whose record is gone under both of its names. That it has acted is told by another of
-// its documents, also to an undo to which the history says nothing.
+// recordAndSpareGone is a step that has acted, and whose record is gone under both of its names.
+// That it has acted is told by another of its documents, also to an undo to which the history says
+// nothing.
 func recordAndSpareGone(w *world) {
 	w.mustApply(w.first, "")
 	left := w.manifest()
@@ -307,7 +320,8 @@ func recordAndSpareGone(w *world) {
 			return
 		}
 		if err == nil {
-			w.t.Fatalf("Undo without a record, decision %s, ended %s, want %s or DamagedRecord: %s", asJSON(d), undone.Outcome, w.Undone, asJSON(undone))
+			w.t.Fatalf("Undo without a record, decision %s, ended %s, want %s or DamagedRecord: %s", asJSON(d), undone.Outcome,
+				w.Undone, asJSON(undone))
 		}
 		w.mustFail("Undo without a record", err, activities.DamagedRecord)
 		w.mustBe(left, "after an Undo that says that the record is gone")
@@ -317,8 +331,9 @@ func recordAndSpareGone(w *world) {
 	w.mustBeBefore("after the undo with the record as it was")
 }
 
-// putAside moves a file or folder away. The function that it returns moves it back, in place of whatever is there, and restores the
-// time of its parent folder, which copies of that folder preserve.
+// putAside moves a file or folder away. The function that it returns moves it back, in place of
+// whatever is there, and restores the time of its parent folder, which copies of that folder
+// preserve.
 func putAside(w *world, path string) func() {
 	w.t.Helper()
 	folder, err := os.Stat(filepath.Dir(path))

@@ -18,8 +18,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// A complete custom action and its test. The world is a store of keys, each a file in a folder; the action "keys.add" adds
-// a key that is not there yet. A step is done and undone by two atomic operations of the filesystem:
+// A complete custom action and its test. The world is a store of keys, each a file in a folder; the
+// action "keys.add" adds a key that is not there yet. A step is done and undone by two atomic
+// operations of the filesystem:
 //
 //	forward   link(2) of a file in the token's folder, the ticket, into the store. It fails if the key exists.
 //	undo      takes the ticket away, so that a late forward has nothing to link; then moves the key out of the store
@@ -108,7 +109,8 @@ func (keysAdd) Spec() activities.Spec {
 	}
 }
 
-// token is the step's token in the journal, with the names of the key's file and of those in the token's folder.
+// token is the step's token in the journal, with the names of the key's file and of those in the
+// token's folder.
 type token struct {
 	*journal.Token
 
@@ -131,7 +133,8 @@ func (k keysAdd) token(e activities.Entry) (*token, error) {
 		return nil, err
 	}
 	in := func(name string) string { return filepath.Join(t.Dir(), name) }
-	return &token{Token: t, key: p.Key, target: filepath.Join(k.dir, p.Key), ticket: in("ticket"), mine: in("mine"), out: in("out")}, nil
+	return &token{Token: t, key: p.Key, target: filepath.Join(k.dir, p.Key), ticket: in("ticket"), mine: in("mine"),
+		out: in("out")}, nil
 }
 
 // Plan touches nothing, and leaves nothing.
@@ -148,12 +151,15 @@ func (k keysAdd) Plan(_ context.Context, e activities.Entry, s activities.Step) 
 		return activities.Change{}, activities.Errorf(activities.Refused, "key %s is there already", t.key)
 	}
 	return activities.Change{
-		Summary: "add key " + t.key, Diff: "+" + p.Value, Strategy: activities.Transaction, Undo: "the key is taken out again",
-		Risk: activities.Low, Digest: activities.DigestOf([]byte(p.Key), []byte(p.Value)), // the target is always: no such key
+		Summary: "add key " + t.key, Diff: "+" + p.Value, Strategy: activities.Transaction,
+		Undo: "the key is taken out again",
+		// the target is always: no such key
+		Risk: activities.Low, Digest: activities.DigestOf([]byte(p.Key), []byte(p.Value)),
 	}, nil
 }
 
-func (k keysAdd) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (k keysAdd) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	var none activities.Result
 	t, err := k.token(e)
 	if err != nil {
@@ -207,11 +213,13 @@ func (k keysAdd) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 		activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{t})
 }
 
-// linkTicket links the ticket into the store. The order is the fence: the ticket is there before the token is seen to be open, and an
-// undo takes the ticket after it has closed the token, so one of the two sees the other. (A store that must survive a power
-// failure also syncs the ticket before the link, and the store's folder after it.)
+// linkTicket links the ticket into the store. The order is the fence: the ticket is there before
+// the token is seen to be open, and an undo takes the ticket after it has closed the token, so one
+// of the two sees the other. (A store that must survive a power failure also syncs the ticket
+// before the link, and the store's folder after it.)
 func (t *token) linkTicket(value string) error {
-	if _, err := os.Stat(t.ticket); errors.Is(err, fs.ErrNotExist) { // an earlier attempt's ticket may already be in the store
+	// an earlier attempt's ticket may already be in the store
+	if _, err := os.Stat(t.ticket); errors.Is(err, fs.ErrNotExist) {
 		staged := t.ticket + ".new"
 		if err := errors.Join(os.WriteFile(staged, []byte(value), 0o600), os.Rename(staged, t.ticket)); err != nil {
 			return err
@@ -270,7 +278,8 @@ func (k keysAdd) Undo(_ context.Context, e activities.Entry, d activities.Decisi
 	return undone, err
 }
 
-// takeOut moves the key out of the store if it is the step's own, or the drift that was shown and is forced.
+// takeOut moves the key out of the store if it is the step's own, or the drift that was shown and
+// is forced.
 func (t *token) takeOut(d activities.Decision) (activities.Undone, error) {
 	restored := activities.Undone{Outcome: activities.Restored, Observed: "there is no such key"}
 	if out, err := t.observeFile(t.out); err != nil || out.state != absent {
@@ -319,10 +328,12 @@ const (
 )
 
 func (s seen) drift() *activities.Drift {
-	return &activities.Drift{Digest: s.content, Diff: fmt.Sprintf("the key is not as the step left it: %s, %d bytes", s.state, s.size)}
+	return &activities.Drift{Digest: s.content,
+		Diff: fmt.Sprintf("the key is not as the step left it: %s, %d bytes", s.state, s.size)}
 }
 
-// observeFile compares a file with the step's own, which the token's folder holds as ticket or mine.
+// observeFile compares a file with the step's own, which the token's folder holds as ticket or
+// mine.
 func (t *token) observeFile(path string) (s seen, err error) {
 	var rec addRecord
 	if _, err := t.Read(journal.Record, &rec); err != nil {

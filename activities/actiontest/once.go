@@ -72,7 +72,8 @@ func applyTwice(w *world) {
 	w.mustBeBefore("after the undo")
 }
 
-// mustBeSameResult compares two results of one step except for their notes, which may say how they were obtained.
+// mustBeSameResult compares two results of one step except for their notes, which may say how they
+// were obtained.
 func (w *world) mustBeSameResult(a, b activities.Result) {
 	w.t.Helper()
 	a.Notes, b.Notes = nil, nil

@@ -109,7 +109,8 @@ func recordsUndone(w *world) {
 	w.mustBe(before, "after a late Apply of what is forgotten")
 }
 
-// recordsHeld is a record that two others need: none of it is released before both of them are over.
+// recordsHeld is a record that two others need: none of it is released before both of them are
+// over.
 func recordsHeld(w *world) {
 	w.mustApply(w.first, "")
 	left := w.manifest()
@@ -129,7 +130,8 @@ func recordsHeld(w *world) {
 	}
 }
 
-// mustBeHeldUntilBothEnd holds a step for two holders, and ends both holds. Its Release must be refused until then.
+// mustBeHeldUntilBothEnd holds a step for two holders, and ends both holds. Its Release must be
+// refused until then.
 func (w *world) mustBeHeldUntilBothEnd(f forward, refused func()) {
 	w.t.Helper()
 	holders := []activities.Owner{{Workflow: "one", Run: "run"}, {Workflow: "another", Run: "run"}}

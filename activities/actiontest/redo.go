@@ -18,7 +18,8 @@ func (w *world) newRedo(of forward) forward {
 	return again
 }
 
-// rollBackFirst applies the step and rolls it back so that it can be redone; left is the manifest between the two.
+// rollBackFirst applies the step and rolls it back so that it can be redone; left is the manifest
+// between the two.
 func (w *world) rollBackFirst() (left string, again forward) {
 	w.t.Helper()
 	w.mustApply(w.first, "")

@@ -15,7 +15,8 @@ func (w *world) mustReset(f forward) activities.Undone {
 	if !ok {
 		w.t.Fatalf("%s says in its Spec how it is reset, and has no Reset", w.Action)
 	}
-	undone, err := callBounded(w, "Reset", func() (activities.Undone, error) { return resetter.Reset(w.ctx(), f.Entry, person) })
+	undone, err := callBounded(w, "Reset",
+		func() (activities.Undone, error) { return resetter.Reset(w.ctx(), f.Entry, person) })
 	if err != nil {
 		w.t.Fatalf("Reset: %v", err)
 	}

@@ -8,8 +8,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// journalRewound puts the journals back to the state before a step was compiled, as it happens when their disk or machine is restored.
-// Nobody can then know what the step did, also if its forward is not known to have succeeded.
+// journalRewound puts the journals back to the state before a step was compiled, as it happens when
+// their disk or machine is restored. Nobody can then know what the step did, also if its forward is
+// not known to have succeeded.
 func journalRewound(w *world) {
 	journals := w.listJournals()
 	if len(journals) == 0 {

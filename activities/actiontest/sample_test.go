@@ -35,12 +35,14 @@ func TestASampleLeavesNoPointUnbroken(t *testing.T) {
 	require.Len(t, brief.drawPoints(random, breakKill, points, killing), 2)
 	brief.Own, brief.Sample = []string{"c"}, 1
 	for range 10 {
-		require.Contains(t, brief.drawPoints(random, breakKill, points, killing), 3, "what is its own is in no sample, but always")
+		require.Contains(t, brief.drawPoints(random, breakKill, points, killing), 3,
+			"what is its own is in no sample, but always")
 	}
 	all := &suite{covered: map[string]bool{}}
 	killing, stopping := all.dealPoints(random, points)
 	require.Equal(t, []int{0, 1, 2, 3}, all.drawPoints(random, breakKill, points, killing))
-	require.Equal(t, []int{0, 1, 2, 3}, all.drawPoints(random, breakStop, points, stopping), "without a sample each test breaks at each, in each way")
+	require.Equal(t, []int{0, 1, 2, 3}, all.drawPoints(random, breakStop, points, stopping),
+		"without a sample each test breaks at each, in each way")
 	require.Equal(t, []int{0, 1, 2, 3}, all.drawPoints(random, breakKill, points, nil))
 }
 

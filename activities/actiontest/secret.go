@@ -28,10 +28,12 @@ func (s singleSecret) Secret(name, _ string) (string, error) {
 	return string(s), nil
 }
 
-// Values is empty: an action must not show a secret that the undoing worker no longer has and so cannot mask.
+// Values is empty: an action must not show a secret that the undoing worker no longer has and so
+// cannot mask.
 func (singleSecret) Values() []string { return nil }
 
-// testSecret calls the action as a worker does, and searches for the secret in everything that a worker would return or log.
+// testSecret calls the action as a worker does, and searches for the secret in everything that a
+// worker would return or log.
 func testSecret(w *world) {
 	c := &caller{w: w, log: &logLines{}}
 	if !strings.Contains(string(w.first.bare.Step.With), secretReference) {
@@ -82,17 +84,20 @@ type caller struct {
 
 func (c *caller) forward(f forward, want activities.Digest) activities.Forward {
 	// The test environment's run id, see testsuite.
-	return activities.Forward{Entry: f.Entry, Step: f.Step, Want: want, Consent: activities.Approved, OriginalRunID: "default-test-run-id"}
+	return activities.Forward{Entry: f.Entry, Step: f.Step, Want: want, Consent: activities.Approved,
+		OriginalRunID: "default-test-run-id"}
 }
 
-// callActivity calls an activity, which must succeed or fail as expected, and searches everything that it returns.
+// callActivity calls an activity, which must succeed or fail as expected, and searches everything
+// that it returns.
 func (c *caller) callActivity(into any, succeeds bool, activity string, arg any) {
 	c.w.t.Helper()
 	var s testsuite.WorkflowTestSuite
 	s.SetLogger(c.log)
 	env := s.NewTestActivityEnvironment()
 	env.SetTestTimeout(c.w.Patience)
-	activities.NewRegistry(c.w.opened).Register(env, activities.Host{Secrets: singleSecret(c.w.Secret), CheckCommands: []string{"*"}})
+	activities.NewRegistry(c.w.opened).Register(env,
+		activities.Host{Secrets: singleSecret(c.w.Secret), CheckCommands: []string{"*"}})
 	value, err := env.ExecuteActivity(activity, arg)
 	if err != nil {
 		c.findSecret("the error of "+activity, err.Error())

@@ -15,53 +15,58 @@ type Case struct {
 	Name string
 	// Action is the name of the action under test.
 	Action string
-	// Start starts what the world needs for one test (a container, an emulator) and makes the resources that exist before
-	// the step, below dir, an empty folder. It also writes what Open needs to find them below dir. The processes and
-	// servers that it starts end with t.Cleanup. It runs in the test process only.
+	// Start starts what the world needs for one test (a container, an emulator) and makes the
+	// resources that exist before the step, below dir, an empty folder. It also writes what Open needs
+	// to find them below dir. The processes and servers that it starts end with t.Cleanup. It runs in
+	// the test process only.
 	Start func(t testing.TB, dir string)
-	// Open opens the world that Start made as a worker would, with its journals below dir. Several processes and goroutines
-	// open it at once.
+	// Open opens the world that Start made as a worker would, with its journals below dir. Several
+	// processes and goroutines open it at once.
 	Open func(dir string) (activities.World, error)
-	// With returns the parameters of the step under test, and Next those of the same action's step in the next
-	// generation, which makes another change to the same resource.
+	// With returns the parameters of the step under test, and Next those of the same action's step in
+	// the next generation, which makes another change to the same resource.
 	With, Next func(dir string) any
 	// Checks are the step's checks, with both kinds of When if the world stages.
 	Checks []activities.Check
-	// Manifest describes everything that the action could have touched, except for journals, by code that shares nothing
-	// with the action. Equal manifests are equal worlds.
+	// Manifest describes everything that the action could have touched, except for journals, by code
+	// that shares nothing with the action. Equal manifests are equal worlds.
 	Manifest func(t testing.TB, dir string) string
-	// Drift changes the resource behind the step's back, after it; each call makes another change. Nil if nothing can
-	// drift.
+	// Drift changes the resource behind the step's back, after it; each call makes another change. Nil
+	// if nothing can drift.
 	Drift func(t testing.TB, dir string)
-	// Meanwhile changes the step's target between its plan and its apply. Nil if the target does not exist before.
+	// Meanwhile changes the step's target between its plan and its apply. Nil if the target does not
+	// exist before.
 	Meanwhile func(t testing.TB, dir string)
-	// Undone is the outcome of an undo after an apply: Restored, Compensated, or Final for what cannot be undone. Defaults to
-	// Restored.
+	// Undone is the outcome of an undo after an apply: Restored, Compensated, or Final for what cannot
+	// be undone. Defaults to Restored.
 	Undone activities.Outcome
-	// Same reports whether manifest after, taken after an undo, is equivalent to before: for worlds whose undo leaves named
-	// losses. If Undone is Final, it accepts, for each of the two generations, the state before and the effect of one
-	// forward. Defaults to equality.
+	// Same reports whether manifest after, taken after an undo, is equivalent to before: for worlds
+	// whose undo leaves named losses. If Undone is Final, it accepts, for each of the two generations,
+	// the state before and the effect of one forward. Defaults to equality.
 	Same func(before, after string) bool
-	// Redone reports whether manifest now, taken after a redo, is equivalent to left, from after the first apply: for worlds
-	// in which something new (an id) replaces what was rolled back. Defaults to equality. It is used only for actions whose
-	// Spec has Redo.
+	// Redone reports whether manifest now, taken after a redo, is equivalent to left, from after the
+	// first apply: for worlds in which something new (an id) replaces what was rolled back. Defaults
+	// to equality. It is used only for actions whose Spec has Redo.
 	Redone func(left, now string) bool
-	// Anew means that a redo runs the forward again and needs nothing kept: neither later changes nor a release stop it.
+	// Anew means that a redo runs the forward again and needs nothing kept: neither later changes nor
+	// a release stop it.
 	Anew bool
-	// Brief leaves out breaking rollback, redo and reset at each of their points, and half of the tests that break nothing,
-	// because another case of the same code does that.
+	// Brief leaves out breaking rollback, redo and reset at each of their points, and half of the
+	// tests that break nothing, because another case of the same code does that.
 	Brief bool
-	// Sample is the number of points at which the tests of retries, rollback, redo and reset break the action although another
-	// test of the case has already broken it there in the same way (killed or stopped). They are drawn by the run's seed. It
-	// is for worlds that are slow to set up: of their tests, a run takes a share only (testrun.Sampled). In a Brief case every
-	// test takes a sample. Defaults to all points.
+	// Sample is the number of points at which the tests of retries, rollback, redo and reset break the
+	// action although another test of the case has already broken it there in the same way (killed or
+	// stopped). They are drawn by the run's seed. It is for worlds that are slow to set up: of their
+	// tests, a run takes a share only (testrun.Sampled). In a Brief case every test takes a sample.
+	// Defaults to all points.
 	Sample int
-	// EitherWay means that Plan, Apply and Undo are either killed or stopped at each of their points, by chance, and not both:
-	// for worlds in which a test takes seconds of processor time.
+	// EitherWay means that Plan, Apply and Undo are either killed or stopped at each of their points,
+	// by chance, and not both: for worlds in which a test takes seconds of processor time.
 	EitherWay bool
 	// Own are points of a Brief case that its other case does not reach: no Sample omits them.
 	Own []string
-	// Reset reports whether manifest after, taken after a reset, is the resource's start. Defaults to Same.
+	// Reset reports whether manifest after, taken after a reset, is the resource's start. Defaults to
+	// Same.
 	Reset func(before, after string) bool
 	// Secret is the value of a secret in With's parameters; nothing that is returned may contain it.
 	Secret string
@@ -90,8 +95,8 @@ func (c Case) withDefaults() Case {
 	return c
 }
 
-// Main runs a test binary: its tests, whose exit status it returns; or, in a process that Run has started, one call of one action,
-// with which that process ends.
+// Main runs a test binary: its tests, whose exit status it returns; or, in a process that Run has
+// started, one call of one action, with which that process ends.
 func Main(m *testing.M, cases ...Case) int {
 	if order := os.Getenv(orderVariable); order != "" {
 		os.Exit(runOrder(order, cases)) // and not back to a TestMain that clears up what the tests still use
@@ -99,7 +104,8 @@ func Main(m *testing.M, cases ...Case) int {
 	return testrun.RunWaiting(m)
 }
 
-// Run tests that an action keeps the contract in package activities. See package testrun for what a run leaves out.
+// Run tests that an action keeps the contract in package activities. See package testrun for what a
+// run leaves out.
 func Run(t *testing.T, c Case) {
 	c = c.withDefaults()
 	s := &suite{Case: c, covered: map[string]bool{}}
@@ -170,7 +176,8 @@ type oneTest struct {
 	do   func(*world)
 }
 
-// drawTests decides which tests a plain run includes: all of them, or, of a Brief case, the first, that of drift, and half of the others.
+// drawTests decides which tests a plain run includes: all of them, or, of a Brief case, the first,
+// that of drift, and half of the others.
 func (s *suite) drawTests(t *testing.T, all []oneTest) []bool {
 	runs := make([]bool, len(all))
 	for i, place := range testrun.Rand(t).Perm(len(all)) {

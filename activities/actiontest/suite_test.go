@@ -37,7 +37,8 @@ var found = map[flaw][]string{
 	forgetsEpochs:    {"journal_rewound"},
 }
 
-// flawVariable makes TestFlawed run the suite on a flawed toy, in a separate process, which should fail.
+// flawVariable makes TestFlawed run the suite on a flawed toy, in a separate process, which should
+// fail.
 const flawVariable = "ACTIONTEST_FLAW"
 
 func TestMain(m *testing.M) {

@@ -38,13 +38,14 @@ const (
 	keepsForever     flaw = "keeps for ever"      // a release drops nothing of what was rolled back
 	nobodys          flaw = "nobody's"            // does not note whose a record is
 	endsEarly        flaw = "ends early"          // says of an undo that waits for a person that it has ended
-	forgetsEpochs    flaw = "forgets epochs"      // takes a journal that was rewound for the one that the step was compiled with
-	missesLoss       flaw = "misses a loss"       // takes a record that is lost for one that never was
-	releasesHeld     flaw = "releases held"       // does not ask whether somebody needs the record
+	// takes a journal that was rewound for the one that the step was compiled with
+	forgetsEpochs flaw = "forgets epochs"
+	missesLoss    flaw = "misses a loss" // takes a record that is lost for one that never was
+	releasesHeld  flaw = "releases held" // does not ask whether somebody needs the record
 )
 
-// shelf is a world of one value. Each change is a new version, a file that can be created only once (link(2)), so the second
-// one to create a version knows it: that is the whole fence.
+// shelf is a world of one value. Each change is a new version, a file that can be created only once
+// (link(2)), so the second one to create a version knows it: that is the whole fence.
 type shelf struct {
 	dir     string
 	journal *journal.Journal
@@ -133,8 +134,10 @@ type toyRecord struct {
 
 func (s *shelf) Spec() activities.Spec {
 	return activities.Spec{
-		Name: "toy.set", Summary: "Sets the value on the shelf.", Params: activities.ParamsSchema[toyParams](), Keys: []activities.Key{},
-		UndoParams: []string{"value"}, Digested: []string{"value"}, Risk: activities.Low, Strategy: activities.Snapshot, Undo: "puts the old value back",
+		Name: "toy.set", Summary: "Sets the value on the shelf.", Params: activities.ParamsSchema[toyParams](),
+		Keys:       []activities.Key{},
+		UndoParams: []string{"value"}, Digested: []string{"value"}, Risk: activities.Low, Strategy: activities.Snapshot,
+		Undo: "puts the old value back",
 		Redo: "puts the value back that the rollback took away",
 	}
 }
@@ -181,7 +184,8 @@ func (s *shelf) value(e activities.Entry, step activities.Step, now version) (st
 		return "", activities.Errorf(activities.Refused, "nothing is kept for a redo; run the task again")
 	}
 	if now.N != kept+1 && now.By != e.Token && s.flaw != redoesBlindly {
-		return "", activities.Errorf(activities.Refused, "someone has set another value since the rollback; run the task again")
+		return "", activities.Errorf(activities.Refused,
+			"someone has set another value since the rollback; run the task again")
 	}
 	if s.flaw == redoesAnew {
 		return p.Value, nil
@@ -203,7 +207,8 @@ func (s *shelf) own(ctx context.Context, e activities.Entry) journal.Owned {
 	return journal.Own(ctx, e)
 }
 
-func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.Step, want activities.Digest) (activities.Result, error) {
+func (s *shelf) Apply(ctx context.Context, e activities.Entry, step activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	var none activities.Result
 	t, err := s.token(e)
 	if err != nil {
@@ -358,7 +363,8 @@ func (s *shelf) back(e activities.Entry, rec toyRecord, d activities.Decision) (
 	if rec.Void {
 		return activities.Undone{Outcome: activities.Nothing}, nil
 	}
-	// Use up the version that the forward would make: either the forward has made it, or this is the fence.
+	// Use up the version that the forward would make: either the forward has made it, or this is the
+	// fence.
 	if _, err := s.put(version{N: rec.N, Value: rec.Before.Value, By: e.Token + " fence"}); err != nil {
 		return activities.Undone{}, err
 	}

@@ -2,8 +2,8 @@ package actiontest
 
 import "github.com/seed-62bf7108/unwind/activities"
 
-// unapproved is a forward that a person must approve, in a worker that calls the action as an engine does: because of its change, or
-// because the worker's config demands it.
+// unapproved is a forward that a person must approve, in a worker that calls the action as an
+// engine does: because of its change, or because the worker's config demands it.
 func unapproved(w *world) {
 	var nobody activities.Approval
 	if w.mustPlan(w.next).Asks(nobody.Consent) == "" {

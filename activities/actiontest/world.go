@@ -40,7 +40,8 @@ type forward struct {
 // newWorld starts a world.
 func (s *suite) newWorld(t testing.TB) *world {
 	t.Helper()
-	// Not TempDir, whose path contains the name of the test: the path of a Unix socket below it would be too long.
+	// Not TempDir, whose path contains the name of the test: the path of a Unix socket below it would
+	// be too long.
 	dir, err := os.MkdirTemp("", "actiontest-") //nolint:usetesting // see above
 	if err != nil {
 		t.Fatal(err)

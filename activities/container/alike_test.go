@@ -25,10 +25,12 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// updateVariable has what differs as plans tell written down anew, in testdata/alike, by a deep run.
+// updateVariable has what differs as plans tell written down anew, in testdata/alike, by a deep
+// run.
 const updateVariable = "UPDATE_ALIKE"
 
-// twins are two containers that the same is done in: one by steps, each of which is a layer, and one without.
+// twins are two containers that the same is done in: one by steps, each of which is a layer, and
+// one without.
 type twins struct {
 	*testing.T
 	*stage
@@ -53,12 +55,14 @@ func onTwins(t *testing.T, test func(x *twins)) {
 	t.Run("overlay2", func(t *testing.T) {
 		t.Parallel()
 		e := enginetest.Start(t)
-		s, in := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host}), makeTwin(t, containertest.ImportUserland(t, e))
+		s, in := newStageAt(t, container.Config{State: t.TempDir(), Host: e.Host}), makeTwin(t,
+			containertest.ImportUserland(t, e))
 		test(newTwins(t, s, containertest.StartOn(t, e, in), containertest.StartOn(t, e, in)))
 	})
 }
 
-// makeTwin makes a container with the userland's programs, the program alike, and a folder for what is said.
+// makeTwin makes a container with the userland's programs, the program alike, and a folder for what
+// is said.
 func makeTwin(t *testing.T, ref string) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
 	t.Helper()
 	program, err := os.Executable()
@@ -115,7 +119,8 @@ func (x *twins) heard(b *containertest.Box, name string) (all []string) {
 	return all
 }
 
-// in is a script that runs another one in a program's folder, and says what that says, its status, and what the folder then shows.
+// in is a script that runs another one in a program's folder, and says what that says, its status,
+// and what the folder then shows.
 func in(p calltest.Program, script string) string {
 	return fmt.Sprintf(`export HOME=/srv/%[1]s LC_ALL=C; umask 022; mkdir -p $HOME; cd $HOME
 ( :; %[2]s
@@ -186,9 +191,11 @@ func difference(bare, layered string) string {
 // compareTold compares what differs with what is written down for the storage driver, and the plan.
 func (x *twins) compareTold(programs []calltest.Program, differ map[string]string) {
 	x.Helper()
-	change, err := x.action.Plan(x.Context(), x.layersEntry(), step(x, map[string]any{"container": x.layered.Name, "command": "touch /x"}))
+	change, err := x.action.Plan(x.Context(), x.layersEntry(),
+		step(x, map[string]any{"container": x.layered.Name, "command": "touch /x"}))
 	require.NoError(x, err)
-	for _, told := range append([]calltest.Program{{Told: calltest.FolderCounts}, {Told: calltest.Filesystems}, {Told: calltest.Fuse}}, programs...) {
+	for _, told := range append([]calltest.Program{{Told: calltest.FolderCounts}, {Told: calltest.Filesystems},
+		{Told: calltest.Fuse}}, programs...) {
 		assert.Contains(x, strings.Join(change.Facts, "\n"), told.Told)
 	}
 	at := filepath.Join("testdata", "alike", x.driver+".json")
@@ -208,7 +215,8 @@ func (x *twins) compareTold(programs []calltest.Program, differ map[string]strin
 
 var counts = regexp.MustCompile(` \d+ names, as "[^"]*"`)
 
-// commitShowsTheSame commits all steps, and compares what a restarted container shows with what its layers showed.
+// commitShowsTheSame commits all steps, and compares what a restarted container shows with what its
+// layers showed.
 func (x *twins) commitShowsTheSame(programs []calltest.Program) {
 	x.Helper()
 	before := map[string]string{}

@@ -45,7 +45,8 @@ type application struct {
 	notes      []string
 }
 
-func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	p, err := decode(s)
 	if err != nil {
 		return activities.Result{}, err
@@ -133,7 +134,8 @@ func (a *application) capture(ctx context.Context, want activities.Digest) (err 
 		kept = again.Kept.After
 	}
 	if want != "" && want != changeDigest(ctx, a.params, a.rec.Container, seen, kept) {
-		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved", engine.NameOf(a.rec.Container))
+		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved",
+			engine.NameOf(a.rec.Container))
 	}
 	if before != nil {
 		if a.rec.Before, err = before.Save(a.token.Dir(), beforeFile); err != nil {
@@ -183,9 +185,10 @@ func (a *application) locate(ctx context.Context) (*feasibleRedo, error) {
 	return nil, err
 }
 
-// choose decides how a step's checkpoint is taken, or that it needs none. Where it is cheap nothing has to be proven: it is
-// taken for what only reads too.
-func (x *execAction) choose(ctx context.Context, p params, in container.InspectResponse) (by checkpoint.Choice, reads bool, err error) {
+// choose decides how a step's checkpoint is taken, or that it needs none. Where it is cheap nothing
+// has to be proven: it is taken for what only reads too.
+func (x *execAction) choose(ctx context.Context, p params, in container.InspectResponse) (by checkpoint.Choice,
+	reads bool, err error) {
 	by, backend, err := x.backends.Choose(ctx, in)
 	if err != nil || backend.Traits().Cheap {
 		return by, false, err
@@ -196,9 +199,10 @@ func (x *execAction) choose(ctx context.Context, p params, in container.InspectR
 	return by, reads, err
 }
 
-// readBefore reads what later manifests are compared with, and what an approval covers where there is one, or a redo finds. Of
-// volumes it is what is in the copies.
-func (a *application) readBefore(ctx context.Context, again *feasibleRedo, approved bool) (before, found manifest.Manifest, err error) {
+// readBefore reads what later manifests are compared with, and what an approval covers where there
+// is one, or a redo finds. Of volumes it is what is in the copies.
+func (a *application) readBefore(ctx context.Context, again *feasibleRedo, approved bool) (before,
+	found manifest.Manifest, err error) {
 	differential := a.backend.Traits().Differential
 	switch {
 	case again != nil:
@@ -216,15 +220,18 @@ func (a *application) readBefore(ctx context.Context, again *feasibleRedo, appro
 	return before, found, a.copies(a.token, a.rec).Keep(ctx, before, found)
 }
 
-// readOnly runs a command that changes nothing. It needs no fence, and losing its result costs another run.
+// readOnly runs a command that changes nothing. It needs no fence, and losing its result costs
+// another run.
 func (a *application) readOnly(ctx context.Context) (target.Completion, error) {
 	out, stdout, stderr := &bytes.Buffer{}, &command.FirstBytes{}, &command.FirstBytes{}
 	log, last := command.NewLog(out), &command.LastBytes{}
 	stop := activities.ShowProgress(ctx, func() []string { return activities.LastLines(last.String()) })
-	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout, last), io.MultiWriter(log, stderr, last))
+	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout, last),
+		io.MultiWriter(log, stderr, last))
 	stop()
 	if errors.Is(err, command.ErrNotRun) {
-		return a.finish(target.Completion{Container: a.rec.Container.ID, Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
+		return a.finish(target.Completion{Container: a.rec.Container.ID,
+			Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
 	}
 	if err != nil {
 		return target.Completion{}, engine.Explain("running the command in "+engine.NameOf(a.rec.Container), err)
@@ -296,7 +303,8 @@ func (a *application) takeCheckpoint(ctx context.Context) error {
 	return nil
 }
 
-// takeTicket is the last thing that an undo can forestall: whoever writes the document first, holds it.
+// takeTicket is the last thing that an undo can forestall: whoever writes the document first, holds
+// it.
 func (a *application) takeTicket(ctx context.Context) error {
 	err := a.token.CheckOpen()
 	if err == nil {
@@ -357,7 +365,8 @@ func (a *application) readAfter(ctx context.Context, in string) (aftermath, erro
 }
 
 // settle looks at the container after a command and writes down how the step ended.
-func (a *application) settle(ctx context.Context, in string, n int, end command.Ending, failure *activities.Error) (target.Completion, error) {
+func (a *application) settle(ctx context.Context, in string, n int, end command.Ending,
+	failure *activities.Error) (target.Completion, error) {
 	left, err := a.readAfter(ctx, in)
 	if err != nil {
 		return target.Completion{}, err
@@ -365,20 +374,24 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	beside := left.beside
 	if left.deep != "" && failure == nil {
 		failure = activities.Errorf(activities.Unsuccessful,
-			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
+			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them "+
+				"cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
 	}
 	if left.long != "" && failure == nil {
 		failure = activities.Errorf(activities.Unsuccessful,
-			"the command has left %s... in container %s: the name is longer than the container's own filesystem takes, so it cannot be kept; give it a shorter name",
+			"the command has left %s... in container %s: the name is longer than the container's own filesystem takes, so "+
+				"it cannot be kept; give it a shorter name",
 			left.long, engine.NameOf(a.rec.Container))
 	}
 	if at := manifest.FindMark(left.changed); at != "" && failure == nil {
 		failure = activities.Errorf(activities.Unsuccessful,
-			"the command has left %s in container %s: to container engines and storage drivers, a name that begins with %s says that a file is deleted, so it cannot be kept; give it another name",
+			"the command has left %s in container %s: to container engines and storage drivers, a name that begins with %s "+
+				"says that a file is deleted, so it cannot be kept; give it another name",
 			at, engine.NameOf(a.rec.Container), manifest.MarkPrefix)
 	}
 	if stays := a.rec.withoutNodes(beside); len(stays) > 0 {
-		a.notes = append(a.notes, "the command has changed what no rollback takes back: "+strings.Join(manifest.Few(stays), "; "))
+		a.notes = append(a.notes,
+			"the command has changed what no rollback takes back: "+strings.Join(manifest.Few(stays), "; "))
 	}
 	outputs := a.outputs(ctx, end, slices.Concat(left.changed, beside))
 	outputs["log"] = filepath.Join(a.token.Dir(), command.LogName(n))
@@ -389,7 +402,8 @@ func (a *application) settle(ctx context.Context, in string, n int, end command.
 	return a.finish(target.Completion{
 		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
 		Result: activities.Result{
-			Summary: fmt.Sprintf("ran in %s: %s (changed paths: %d)", engine.NameOf(a.rec.Container), a.title(ctx), len(left.changed)),
+			Summary: fmt.Sprintf("ran in %s: %s (changed paths: %d)", engine.NameOf(a.rec.Container), a.title(ctx),
+				len(left.changed)),
 			Outputs: outputs, After: left.digest, Notes: a.notes,
 		},
 	})
@@ -411,7 +425,8 @@ func (a *application) outputs(ctx context.Context, end command.Ending, changed [
 		return strings.ToValidUTF8(text[:min(len(text), most)], "")
 	}
 	outputs := map[string]any{
-		"stdout": first(end.Stdout, maxStdoutOutput), "stderr": first(end.Stderr, maxStderrOutput), "exit_code": end.Exit, "changed": len(changed) > 0,
+		"stdout": first(end.Stdout, maxStdoutOutput), "stderr": first(end.Stderr, maxStderrOutput), "exit_code": end.Exit,
+		"changed": len(changed) > 0,
 	}
 	if len(changed) > 0 {
 		outputs["paths"] = manifest.Few(changed)
@@ -419,7 +434,8 @@ func (a *application) outputs(ctx context.Context, end command.Ending, changed [
 	return outputs
 }
 
-// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is in, if it is one.
+// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is
+// in, if it is one.
 func (a *application) nameCheckpoint(outputs map[string]any) {
 	delete(outputs, "checkpoint")
 	is := a.backend.Traits()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// TestAnUndoByLayersAsksItsEngineOnce counts how often the engine has to describe the container: each time costs about what the
-// removal of the layers does.
+// TestAnUndoByLayersAsksItsEngineOnce counts how often the engine has to describe the container:
+// each time costs about what the removal of the layers does.
 func TestAnUndoByLayersAsksItsEngineOnce(t *testing.T) {
 	t.Parallel()
 	testrun.NeedRoot(t, "layers over containers")

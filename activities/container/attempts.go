@@ -20,8 +20,9 @@ const maxRuns = 5
 
 func attemptDoc(n int) string { return fmt.Sprintf("attempt-%d", n) }
 
-// attempts brings the command to its end: it waits for a run that is under way, starts one where none is, and where a
-// result is lost for good rolls back and starts another. It returns the number of the run that ended, and its container.
+// attempts brings the command to its end: it waits for a run that is under way, starts one where
+// none is, and where a result is lost for good rolls back and starts another. It returns the number
+// of the run that ended, and its container.
 func (a *application) attempts(ctx context.Context) (n int, in string, end command.Ending, err error) {
 	for n = 1; ; n++ {
 		if in, err = a.containerOf(ctx, n); err != nil {
@@ -30,23 +31,29 @@ func (a *application) attempts(ctx context.Context) (n int, in string, end comma
 		end, over, err := a.awaitAttempt(ctx, n, in)
 		if err != nil || over {
 			if n > 1 {
-				a.notes = append(a.notes, fmt.Sprintf("the command ran %s: the result of a run was lost, and the container was rolled back to the step's checkpoint before the next", activities.CountOf(n, "time")))
+				a.notes = append(a.notes,
+					fmt.Sprintf(
+						"the command ran %s: the result of a run was lost, and the container was rolled back to the step's "+
+							"checkpoint before the next", activities.CountOf(n, "time")))
 			}
 			return n, in, end, err
 		}
 		if !a.params.mayRerun() {
 			return n, in, end, activities.Errorf(activities.UnknownOutcome,
-				"the result of the command in container %s is lost: its supervisor is gone; it may have run, and rerun: false forbids another run", engine.NameOf(a.rec.Container))
+				"the result of the command in container %s is lost: its supervisor is gone; it may have run, and rerun: false "+
+					"forbids another run", engine.NameOf(a.rec.Container))
 		}
 		if n == maxRuns {
 			return n, in, end, activities.Errorf(activities.Unsuccessful,
-				"the result of the command in container %s has been lost %s, and it is not run again: something ends its supervisor, or leaves no room in %s",
+				"the result of the command in container %s has been lost %s, and it is not run again: something ends its "+
+					"supervisor, or leaves no room in %s",
 				engine.NameOf(a.rec.Container), activities.CountOf(n, "time"), a.store.Journal.Dir())
 		}
 	}
 }
 
-// containerOf is the container that run n happens in: the step's own, or that of a rollback after the run before.
+// containerOf is the container that run n happens in: the step's own, or that of a rollback after
+// the run before.
 func (a *application) containerOf(ctx context.Context, n int) (string, error) {
 	if n == 1 {
 		return a.rec.Container.ID, nil
@@ -67,7 +74,9 @@ func (a *application) containerOf(ctx context.Context, n int) (string, error) {
 		return "", err
 	}
 	if back.Unstartable != "" {
-		return "", activities.Errorf(activities.ActionDenied, "the result of the command in container %s is lost, and it cannot run again: as it was before, the container cannot be started: %s",
+		return "", activities.Errorf(activities.ActionDenied,
+			"the result of the command in container %s is lost, and it cannot run again: as it was before, the container "+
+				"cannot be started: %s",
 			engine.NameOf(a.rec.Container), back.Unstartable)
 	}
 	in.Container = back.ID
@@ -76,27 +85,33 @@ func (a *application) containerOf(ctx context.Context, n int) (string, error) {
 	return in.Container, err
 }
 
-// awaitAttempt waits for the end of run n and starts it where it has not begun. It is not over where the result is lost.
+// awaitAttempt waits for the end of run n and starts it where it has not begun. It is not over
+// where the result is lost.
 func (a *application) awaitAttempt(ctx context.Context, n int, in string) (end command.Ending, over bool, err error) {
 	run := command.Attempt{
-		Journal: a.store.Journal, Token: a.token, Name: engine.NameOf(a.rec.Container), Container: in, Number: n, Host: a.host,
+		Journal: a.store.Journal, Token: a.token, Name: engine.NameOf(a.rec.Container), Container: in, Number: n,
+		Host:    a.host,
 		Prepare: func(ctx context.Context) (command.Command, error) { return a.prepare(ctx, a.params.toRun()) },
 	}
 	defer command.Watch(ctx, filepath.Join(a.token.Dir(), command.LogName(n)))()
 	return run.Await(ctx)
 }
 
-// rollbackOf is the rollback of a step to its checkpoint. Before is the step's whole manifest: of its volumes too.
-func rollbackOf(t *journal.Token, token string, rec stepRecord, turn string) (to checkpoint.Rollback, before manifest.Manifest, err error) {
+// rollbackOf is the rollback of a step to its checkpoint. Before is the step's whole manifest: of
+// its volumes too.
+func rollbackOf(t *journal.Token, token string, rec stepRecord, turn string) (to checkpoint.Rollback,
+	before manifest.Manifest, err error) {
 	taken, _, err := readTicket(t)
 	if err != nil || taken.Holder != forwardHolds || taken.Checkpoint == "" {
-		return to, nil, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
+		return to, nil,
+			errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s names no checkpoint", token))
 	}
 	if before, err = manifest.Load(t.Dir(), beforeFile, rec.Before); err != nil {
 		return to, nil, err
 	}
 	nodes, err := changedNodes(t, rec)
 	return checkpoint.Rollback{
-		Token: token, Turn: turn, Container: rec.Container, Checkpoint: taken.Checkpoint, Before: before.Files(), Ignore: rec.Ignore, Nodes: nodes,
+		Token: token, Turn: turn, Container: rec.Container, Checkpoint: taken.Checkpoint, Before: before.Files(),
+		Ignore: rec.Ignore, Nodes: nodes,
 	}, before, err
 }

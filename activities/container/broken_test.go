@@ -20,8 +20,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// The suite breaks every call at every point; here is what it has no case for: two rollbacks of other tokens in between, and
-// a reset beside an undo.
+// The suite breaks every call at every point; here is what it has no case for: two rollbacks of
+// other tokens in between, and a reset beside an undo.
 
 // points runs a call in a process of its own, and returns the points that it reaches.
 func points(t testing.TB, j workerJob) []string {
@@ -71,7 +71,8 @@ func breakable(t testing.TB) broken {
 	k.Run(t, "echo one >/srv/a")
 	k.e, k.before = k.entry(t), containertest.Files(t, k.Box)
 	k.e.Params = []byte(`{"container":"` + k.Name + `"}`)
-	k.with = step(t, map[string]any{"container": k.Name, "command": "cat /proc/sys/kernel/random/uuid >/srv/a; mkdir /srv/d"})
+	k.with = step(t,
+		map[string]any{"container": k.Name, "command": "cat /proc/sys/kernel/random/uuid >/srv/a; mkdir /srv/d"})
 	_, err := k.action.Apply(t.Context(), k.e, k.with, "")
 	require.NoError(t, err)
 	return k
@@ -79,8 +80,8 @@ func breakable(t testing.TB) broken {
 
 func (k broken) undo() workerJob { return workerJob{State: k.state, Entry: k.e, Undo: &redoable} }
 
-// next takes a step of another token in the container and takes it back, so that the container has been made anew once more.
-// It returns what is there then.
+// next takes a step of another token in the container and takes it back, so that the container has
+// been made anew once more. It returns what is there then.
 func (k broken) next(t testing.TB) string {
 	t.Helper()
 	next := k.entry(t)
@@ -91,7 +92,8 @@ func (k broken) next(t testing.TB) string {
 	return containertest.Files(t, k.Box)
 }
 
-// TestStoppedRedoWakesAfterTheNextGeneration, and finds in its place a container that was made anew more than once.
+// TestStoppedRedoWakesAfterTheNextGeneration, and finds in its place a container that was made anew
+// more than once.
 func TestStoppedRedoWakesAfterTheNextGeneration(t *testing.T) {
 	t.Parallel()
 	for _, label := range []string{"container.exec:ticket-taken", "container.exec:candidate-built"} {
@@ -118,7 +120,8 @@ func TestStoppedRedoWakesAfterTheNextGeneration(t *testing.T) {
 	}
 }
 
-// TestAnUndoThatWakesUpTooLateBuildsNothing: were it killed in the middle, nobody would clear that away.
+// TestAnUndoThatWakesUpTooLateBuildsNothing: were it killed in the middle, nobody would clear that
+// away.
 func TestAnUndoThatWakesUpTooLateBuildsNothing(t *testing.T) {
 	t.Parallel()
 	k := breakable(t)
@@ -134,7 +137,8 @@ func TestReleaseClearsAwayWhatCallsThatDiedHaveLeft(t *testing.T) {
 	t.Parallel()
 	k := breakable(t)
 	mustUndo(t, k.stage, k.e, redoable)
-	made, err := k.ContainerCreate(t.Context(), &dockertypes.Config{Image: k.Inspect(t).Image}, nil, nil, nil, "unwind-"+k.e.Token+"-undo-left")
+	made, err := k.ContainerCreate(t.Context(), &dockertypes.Config{Image: k.Inspect(t).Image}, nil, nil, nil,
+		"unwind-"+k.e.Token+"-undo-left")
 	require.NoError(t, err)
 	t.Cleanup(func() { k.ContainerRemove(context.Background(), made.ID, dockertypes.RemoveOptions{Force: true}) })
 	require.NotEmpty(t, containertest.Left(t, k.e.Token))

@@ -58,7 +58,8 @@ func TestApplyAndUndoAtOnce(t *testing.T) {
 		e := s.entry(t)
 		atOnce(2, func(i int) {
 			if i == 0 {
-				_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo x >>/srv/a"}), "")
+				_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo x >>/srv/a"}),
+					"")
 				if err != nil {
 					assert.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
 				}
@@ -112,7 +113,8 @@ func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 			failed := begin("first", one)
 			_, err := s.action.Apply(of("second"), two, write, "")
 			busy(err, "first")
-			_, err = s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "true"}), "")
+			_, err = s.action.Apply(of("second"), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "true"}),
+				"")
 			if name == "layers" { // it has a checkpoint too
 				busy(err, "first")
 			} else {
@@ -123,7 +125,8 @@ func TestStepsOfTwoTasksAreInAContainerOneAfterTheOther(t *testing.T) {
 			_, err = s.action.Apply(of("second"), two, write, "")
 			require.NoError(t, err)
 			_, err = s.action.Undo(t.Context(), one, activities.Decision{})
-			require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "what the second task has done is not taken away: %v", err)
+			require.Equal(t, activities.ActionFailed, activities.TypeOf(err),
+				"what the second task has done is not taken away: %v", err)
 			require.ErrorContains(t, err, "step it of task second came later and may still be undone")
 
 			b.Run(t, "rm /tmp/go")
@@ -208,8 +211,8 @@ func TestTwoTasksThatFailInOneContainerAreBothUndone(t *testing.T) {
 	}
 }
 
-// TestALaterStepThatIsUndoneMeanwhileIsNoDrift undoes the later step when the undo of the earlier one has looked. It is not parallel: what it does
-// at a point, it would do for others.
+// TestALaterStepThatIsUndoneMeanwhileIsNoDrift undoes the later step when the undo of the earlier
+// one has looked. It is not parallel: what it does at a point, it would do for others.
 func TestALaterStepThatIsUndoneMeanwhileIsNoDrift(t *testing.T) {
 	testrun.NeedRoot(t, "layers over containers")
 	b, s := containertest.Start(t), layersStage(t, t.TempDir())
@@ -245,7 +248,8 @@ func TestDriftIsToldOnceNoLaterStepMayBeUndone(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(*testing.T, *stage, activities.Entry){
 		"its task commits": func(t *testing.T, s *stage, later activities.Entry) {
-			_, err := s.action.(activities.Committer).Commit(t.Context(), activities.Commitment{Place: later.Place, Tokens: []string{later.Token}})
+			_, err := s.action.(activities.Committer).Commit(t.Context(),
+				activities.Commitment{Place: later.Place, Tokens: []string{later.Token}})
 			require.NoError(t, err)
 		},
 		"retention knows that it has": func(t *testing.T, s *stage, later activities.Entry) {

@@ -22,7 +22,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// front is an engine before which a test stands: hook sees each request, and may answer in the engine's place.
+// front is an engine before which a test stands: hook sees each request, and may answer in the
+// engine's place.
 type front struct {
 	address string
 	hook    atomic.Pointer[func(w http.ResponseWriter, r *http.Request) (answered bool)]
@@ -87,7 +88,8 @@ func (f *front) before(method, part string, do func(*http.Request)) {
 func full(w http.ResponseWriter) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusInternalServerError)
-	_, _ = w.Write([]byte(`{"message":"Error processing tar file(exit status 1): write /srv/big: no space left on device"}`))
+	_, _ = w.Write(
+		[]byte(`{"message":"Error processing tar file(exit status 1): write /srv/big: no space left on device"}`))
 	return true
 }
 

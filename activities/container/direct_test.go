@@ -34,13 +34,16 @@ func TestARunningContainerIsReadWithoutItsEngine(t *testing.T) {
 	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
 	s := newStageAt(t, container.Config{State: state, Host: "unix://" + socket})
 	with := map[string]any{"container": b.Name, "command": "cat /srv/a"}
-	out, err := s.action.Apply(t.Context(), s.entry(t), step(t, with, activities.Check{JSON: &activities.JSONCheck{File: "/srv/a", Equals: json.RawMessage("1")}},
-		activities.Check{Exists: &activities.ExistsCheck{Path: "/bin/cat"}}, activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/d"}}), "")
+	out, err := s.action.Apply(t.Context(), s.entry(t),
+		step(t, with, activities.Check{JSON: &activities.JSONCheck{File: "/srv/a", Equals: json.RawMessage("1")}},
+			activities.Check{Exists: &activities.ExistsCheck{Path: "/bin/cat"}},
+			activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/d"}}), "")
 	require.NoError(t, err)
 	assert.Equal(t, "1\n", out.Outputs["stdout"])
 	assert.Contains(t, out.Summary, "read in")
 	assert.Zero(t, copies.Load())
-	_, err = s.action.Apply(t.Context(), s.entry(t), step(t, with, activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/absent"}}), "")
+	_, err = s.action.Apply(t.Context(), s.entry(t),
+		step(t, with, activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/absent"}}), "")
 	assert.Equal(t, activities.CheckFailed, activities.TypeOf(err), "%v", err)
 }
 

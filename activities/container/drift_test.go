@@ -101,7 +101,8 @@ func TestContainerReplacedByHandIsReplacedOnlyByForce(t *testing.T) {
 	t.Parallel()
 	b, s, e, before := applied(t, map[string]any{})
 	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
-	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: containertest.ShellImage(t, b.Client)}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
+	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: containertest.ShellImage(t, b.Client)},
+		&dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
 	require.NoError(t, err)
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)

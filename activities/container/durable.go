@@ -8,7 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
-// Commit makes committed steps durable: what they did outlasts a restart of their containers. Their checkpoints stay.
+// Commit makes committed steps durable: what they did outlasts a restart of their containers. Their
+// checkpoints stay.
 func (x *execAction) Commit(ctx context.Context, c activities.Commitment) (done activities.Committed, err error) {
 	if err := x.store.CheckPlace(ctx, c.Place); err != nil {
 		return done, err

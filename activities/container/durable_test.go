@@ -25,7 +25,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// tells is a container whose program says with its first instruction what is at /srv/a, and then waits.
+// tells is a container whose program says with its first instruction what is at /srv/a, and then
+// waits.
 func tells(image string) func(*dockertypes.Config, *dockertypes.HostConfig, *network.NetworkingConfig) {
 	return func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
 		c.Image, c.Cmd = image, []string{"sh", "-c", "cat /srv/a 2>/dev/null || echo nothing; exec /bin/sleep 100000"}
@@ -108,7 +109,9 @@ func staysCommitted(t *testing.T, s *stage, b *containertest.Box, again func()) 
 	b.Put(t, "/srv", map[string]string{"b": "base\n", "d/x": "x\n"})
 	var entries []activities.Entry
 	shown := []string{containertest.Shows(t, b)}
-	for _, command := range []string{"echo one >/srv/a; rm /srv/b", "echo two >/srv/a; rm -r /srv/d; mkdir /srv/d; echo y >/srv/d/y", "echo three >/srv/a; mkdir -p /opt/new/er; ln -s /srv/a /opt/new/a"} {
+	for _, command := range []string{"echo one >/srv/a; rm /srv/b",
+		"echo two >/srv/a; rm -r /srv/d; mkdir /srv/d; echo y >/srv/d/y",
+		"echo three >/srv/a; mkdir -p /opt/new/er; ln -s /srv/a /opt/new/a"} {
 		e, _ := s.did(t, b, command)
 		entries, shown = append(entries, e), append(shown, containertest.Shows(t, b))
 	}
@@ -236,7 +239,8 @@ func TestACommitOfAStoppedContainerSaysThatItWaits(t *testing.T) {
 func TestACommitInAnotherPlaceIsRefused(t *testing.T) {
 	t.Parallel()
 	s := layersStage(t, t.TempDir())
-	_, err := s.action.(activities.Committer).Commit(t.Context(), activities.Commitment{Place: activities.Place{Journal: "another@engine"}, Tokens: []string{"t"}})
+	_, err := s.action.(activities.Committer).Commit(t.Context(),
+		activities.Commitment{Place: activities.Place{Journal: "another@engine"}, Tokens: []string{"t"}})
 	require.Equal(t, activities.WrongPlace, activities.TypeOf(err))
 	require.False(t, errors.Is(err, context.Canceled))
 }

@@ -13,20 +13,23 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// conclusion is the document that says whether an undo or a reset ends the token. An undo writes it when it has succeeded, a
-// reset before it touches anything: so the one that is kept is what the container has come to.
+// conclusion is the document that says whether an undo or a reset ends the token. An undo writes it
+// when it has succeeded, a reset before it touches anything: so the one that is kept is what the
+// container has come to.
 type conclusion struct {
 	Turn string `json:"turn"`
 	// Undone is how the undo ended.
 	Undone activities.Undone `json:"undone,omitzero"`
-	// Container, Image, Occupant and Stopped are what the reset makes anew, and how; see [checkpoint.Rollback].
+	// Container, Image, Occupant and Stopped are what the reset makes anew, and how; see
+	// [checkpoint.Rollback].
 	Container container.InspectResponse `json:"container,omitzero"`
 	Image     string                    `json:"image,omitempty"`
 	Occupant  string                    `json:"occupant,omitempty"`
 	Stopped   bool                      `json:"stopped,omitempty"`
 }
 
-// nothingDone is the outcome where the undo holds the ticket. For that the record need not be readable.
+// nothingDone is the outcome where the undo holds the ticket. For that the record need not be
+// readable.
 func nothingDone(t *journal.Token) activities.Undone {
 	if rec, found, err := readRecord(t); err == nil && found && rec.ReadOnly {
 		return activities.Undone{Outcome: activities.Nothing, Observed: "the command only reads"}
@@ -40,13 +43,15 @@ type undoing struct {
 
 	// first says that no other call can have rolled anything back before this one.
 	first bool
-	// left is what the step had left when this call looked first, with what its processes had written until they were ended.
+	// left is what the step had left when this call looked first, with what its processes had written
+	// until they were ended.
 	left manifest.Manifest
 }
 
-// beginUndo decides the token's fate. It is over where the token has its outcome, or where all that is missing is to write
-// it down.
-func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (u undoing, undone activities.Undone, over bool, err error) {
+// beginUndo decides the token's fate. It is over where the token has its outcome, or where all that
+// is missing is to write it down.
+func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (u undoing, undone activities.Undone, over bool,
+	err error) {
 	t, err := x.store.Open(ctx, e)
 	if err != nil {
 		return u, undone, false, err
@@ -63,7 +68,8 @@ func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (u undoi
 		return u, undone, false, err
 	}
 	if fate != journal.Undoing {
-		return u, undone, false, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
+		return u, undone, false,
+			activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
 	}
 	var by conclusion
 	if over, err = t.Read(endingDoc, &by); over && err == nil {
@@ -72,8 +78,8 @@ func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (u undoi
 	return u, undone, over, err
 }
 
-// mayRun says whether the command may run or have run. Where it says no, none ever will. A ticket that is gone though the step has
-// acted is not written anew.
+// mayRun says whether the command may run or have run. Where it says no, none ever will. A ticket
+// that is gone though the step has acted is not written anew.
 func mayRun(t *journal.Token, isDone bool) (bool, error) {
 	held, err := t.Has(ticketDoc)
 	if err == nil && !held {
@@ -87,7 +93,8 @@ func mayRun(t *journal.Token, isDone bool) (bool, error) {
 	return holder.Holder != undoHolds, err
 }
 
-// checkTicketNotLost is DamagedRecord where the ticket is gone of a command that may have run. One that only reads has none.
+// checkTicketNotLost is DamagedRecord where the ticket is gone of a command that may have run. One
+// that only reads has none.
 func checkTicketNotLost(t *journal.Token, isDone bool) error {
 	rec, found, err := readRecord(t)
 	if err != nil && !target.IsDamaged(err) {
@@ -100,7 +107,8 @@ func checkTicketNotLost(t *journal.Token, isDone bool) error {
 }
 
 // endUndo ends the token with the outcome of an undo, unless a reset was quicker.
-func (x *execAction) endUndo(ctx context.Context, e activities.Entry, t *journal.Token, undone activities.Undone) (activities.Undone, error) {
+func (x *execAction) endUndo(ctx context.Context, e activities.Entry, t *journal.Token,
+	undone activities.Undone) (activities.Undone, error) {
 	by := conclusion{Turn: checkpoint.UndoTurn, Undone: undone}
 	if _, err := t.Create(endingDoc, &by); err != nil {
 		return activities.Undone{}, err
@@ -109,7 +117,8 @@ func (x *execAction) endUndo(ctx context.Context, e activities.Entry, t *journal
 }
 
 // conclude brings the token to its end and keeps the outcome.
-func (x *execAction) conclude(ctx context.Context, e activities.Entry, t *journal.Token, by conclusion) (undone activities.Undone, err error) {
+func (x *execAction) conclude(ctx context.Context, e activities.Entry, t *journal.Token,
+	by conclusion) (undone activities.Undone, err error) {
 	undone = by.Undone
 	if by.Turn == checkpoint.ResetTurn {
 		if undone, err = x.makeAnew(ctx, e, by); err != nil {

@@ -25,7 +25,9 @@ func TestChangeAndUndo(t *testing.T) {
 	before := containertest.Files(t, b)
 	e := s.entry(t)
 	r, err := s.action.Apply(t.Context(), e, step(t, map[string]any{
-		"container": b.Name, "command": "echo two >/srv/a; rm -r /srv/d; mkdir /srv/new; touch /srv/new/f; rm /bin/xargs; echo done; echo why >&2",
+		"container": b.Name,
+		"command": "echo two >/srv/a; rm -r /srv/d; mkdir /srv/new; touch /srv/new/f; rm /bin/xargs; echo done; " +
+			"echo why >&2",
 	}), "")
 	require.NoError(t, err)
 	assert.Equal(t, "done\n", r.Outputs["stdout"])
@@ -90,7 +92,8 @@ func TestFailedCommandIsDeniedAndUndone(t *testing.T) {
 	m := &activities.Masker{}
 	m.Add(secret)
 	ctx := activities.WithMasker(t.Context(), m)
-	fail := step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/a; echo the cause is " + secret + " >&2; exit 7"})
+	fail := step(t,
+		map[string]any{"container": b.Name, "command": "echo x >/srv/a; echo the cause is " + secret + " >&2; exit 7"})
 	for range 2 {
 		_, err := s.action.Apply(ctx, e, fail, "")
 		require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
@@ -112,9 +115,11 @@ func TestTheJournalHoldsNoSecretThatACommandPrints(t *testing.T) {
 	m := &activities.Masker{}
 	m.Add("open-sesame-42")
 	e := s.entry(t)
-	command := "touch /srv/a; printf 'it is open-'; sleep 0.2; echo -n noise >&2; echo sesame-42.; echo open-sesame-42 >&2; echo PASSWORD=$PASSWORD"
+	command := "touch /srv/a; printf 'it is open-'; sleep 0.2; echo -n noise >&2; echo sesame-42.; echo " +
+		"open-sesame-42 >&2; echo PASSWORD=$PASSWORD"
 	r, err := s.action.Apply(activities.WithMasker(t.Context(), m), e,
-		step(t, map[string]any{"container": b.Name, "command": command, "env": map[string]string{"PASSWORD": "open-sesame-42"}}), "")
+		step(t, map[string]any{"container": b.Name, "command": command,
+			"env": map[string]string{"PASSWORD": "open-sesame-42"}}), "")
 	require.NoError(t, err)
 	assert.Contains(t, r.Outputs["stdout"], "it is ***.\n")
 	log, err := os.ReadFile(r.Outputs["log"].(string))
@@ -166,7 +171,8 @@ func TestCommandThatLeavesAProcessBehind(t *testing.T) {
 	t.Parallel()
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e, began := s.entry(t), time.Now()
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "/bin/sleep 300 & sleep 0.3; echo started"}), "")
+	_, err := s.action.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "command": "/bin/sleep 300 & sleep 0.3; echo started"}), "")
 	require.NoError(t, err)
 	assert.Less(t, time.Since(began), 4*time.Minute, "it does not wait for what goes on")
 	require.Len(t, processes(t, b), 2)
@@ -217,7 +223,8 @@ func TestApprovalIsForThisCommandInThisFilesystem(t *testing.T) {
 	assert.Equal(t, activities.Medium, change.Risk)
 	assert.Equal(t, activities.Snapshot, change.Strategy)
 	assert.Contains(t, change.Diff, "echo x >/srv/a")
-	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo y >/srv/a"}), change.Digest)
+	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo y >/srv/a"}),
+		change.Digest)
 	require.Equal(t, activities.StaleApproval, activities.TypeOf(err))
 	b.Run(t, "echo other >/srv/b")
 	_, err = s.action.Apply(t.Context(), e, with, change.Digest)
@@ -266,12 +273,15 @@ func TestRefusals(t *testing.T) {
 		with map[string]any
 		says string
 	}{
-		"no such container": {map[string]any{"container": "unwind-none", "command": "rm a"}, `no container "unwind-none"; docker ps`},
-		"nothing to run":    {map[string]any{"container": b.Name}, "give one of command"},
-		"two to run":        {map[string]any{"container": b.Name, "command": "ls", "argv": []string{"ls"}}, "give one of command"},
-		"unknown field":     {map[string]any{"container": b.Name, "cmd": "ls"}, "cmd"},
-		"relative ignore":   {map[string]any{"container": b.Name, "command": "rm a", "ignore": []string{"tmp"}}, `"tmp" is not an absolute path`},
-		"relative workdir":  {map[string]any{"container": b.Name, "command": "rm a", "workdir": "srv"}, "workdir"},
+		"no such container": {map[string]any{"container": "unwind-none", "command": "rm a"},
+			`no container "unwind-none"; docker ps`},
+		"nothing to run": {map[string]any{"container": b.Name}, "give one of command"},
+		"two to run": {map[string]any{"container": b.Name, "command": "ls", "argv": []string{"ls"}},
+			"give one of command"},
+		"unknown field": {map[string]any{"container": b.Name, "cmd": "ls"}, "cmd"},
+		"relative ignore": {map[string]any{"container": b.Name, "command": "rm a", "ignore": []string{"tmp"}},
+			`"tmp" is not an absolute path`},
+		"relative workdir": {map[string]any{"container": b.Name, "command": "rm a", "workdir": "srv"}, "workdir"},
 	} {
 		for what, call := range map[string]func(context.Context) error{
 			"plan": func(ctx context.Context) error { _, err := s.action.Plan(ctx, s.entry(t), step(t, c.with)); return err },

@@ -46,8 +46,10 @@ func TestWhatAServerOfACommittedStepStillWritesIsOwed(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))
 	b.Run(t, "mkdir -p /srv")
-	e, _ := s.did(t, b, "(setsid sh -c 'echo 1 >/srv/log; echo 1 >/srv/count; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; "+
-		"echo 2 >/srv/log; echo 2 >/srv/count; touch /dev/shm/gone; exec sleep 599' >/dev/null 2>&1 </dev/null &); while [ ! -e /srv/count ]; do :; done")
+	e, _ := s.did(t, b,
+		"(setsid sh -c 'echo 1 >/srv/log; echo 1 >/srv/count; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; "+
+			"echo 2 >/srv/log; echo 2 >/srv/count; touch /dev/shm/gone; exec sleep 599' >/dev/null 2>&1 </dev/null &); while "+
+			"[ ! -e /srv/count ]; do :; done")
 	notes := s.commit(t, e)
 	require.Len(t, notes, 1)
 	assert.Contains(t, notes[0], "what steps have left running (sh -c echo 1 >/srv/log")

@@ -40,7 +40,8 @@ func TestAStepWithoutRoomForItsLayersDoesNotBegin(t *testing.T) {
 		require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again: %v", err)
 		require.ErrorContains(t, err, "the layers over container "+b.Name+": the filesystem of /layers")
 		require.ErrorContains(t, err, " MiB and ")
-		require.ErrorContains(t, err, "a checkpoint needs 64 MiB and 1000 inodes; layers go when the records of their steps are released")
+		require.ErrorContains(t, err,
+			"a checkpoint needs 64 MiB and 1000 inodes; layers go when the records of their steps are released")
 		assert.Equal(t, before, containertest.Shows(t, b))
 	}
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})

@@ -38,7 +38,10 @@ func watched(t *testing.T, see func(r *http.Request)) (socket string, s *http.Se
 	c := containertest.Docker(t)
 	socket = filepath.Join(t.TempDir(), "s")
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: "engine"})
-	proxy.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dialer()(ctx) }}
+	proxy.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
+		return c.Dialer()(ctx)
+	}}
 	return socket, serveAt(t, socket, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		see(r)
 		proxy.ServeHTTP(w, r)

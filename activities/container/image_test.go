@@ -16,7 +16,8 @@ func TestImageHasAWellBehavedFirstProcess(t *testing.T) {
 	t.Parallel()
 	b := containertest.Start(t)
 	b.Run(t, "/bin/sh -c '/bin/sleep 0.2 & sleep 0.1'")
-	require.Eventually(t, func() bool { return len(processes(t, b)) == 1 }, time.Minute, 20*time.Millisecond, "no orphan and no zombie is left")
+	require.Eventually(t, func() bool { return len(processes(t, b)) == 1 }, time.Minute, 20*time.Millisecond,
+		"no orphan and no zombie is left")
 	patient := 60
 	require.NoError(t, b.ContainerStop(t.Context(), b.ID, dockertypes.StopOptions{Timeout: &patient}))
 	assert.Equal(t, 128+15, b.Inspect(t).State.ExitCode, "it was not killed")

@@ -19,8 +19,9 @@ type dropNote struct {
 
 const droppedDoc = "dropped"
 
-// mayComeLate makes the outcome of an undo one that a late sweep looks at again, where a forward has died that may have
-// asked for a checkpoint: an engine that is slow, or stopped, takes it yet when the one who has asked is long dead.
+// mayComeLate makes the outcome of an undo one that a late sweep looks at again, where a forward
+// has died that may have asked for a checkpoint: an engine that is slow, or stopped, takes it yet
+// when the one who has asked is long dead.
 func (x *execAction) mayComeLate(t *journal.Token, undone activities.Undone) (activities.Undone, error) {
 	rec, found, err := readRecord(t)
 	if err != nil || !found || rec.ReadOnly || !x.backends.Of(rec.Backend).Traits().Late || rec.Redo != nil {
@@ -28,7 +29,8 @@ func (x *execAction) mayComeLate(t *journal.Token, undone activities.Undone) (ac
 	}
 	var taken ticket
 	_, err = t.Read(ticketDoc, &taken)
-	if taken.Holder == forwardHolds || err != nil && !target.IsDamaged(err) { // a forward with the ticket has waited for its checkpoint
+	// a forward with the ticket has waited for its checkpoint
+	if taken.Holder == forwardHolds || err != nil && !target.IsDamaged(err) {
 		return undone, err
 	}
 	now := dropNote{At: time.Now()}
@@ -40,7 +42,8 @@ func (x *execAction) mayComeLate(t *journal.Token, undone activities.Undone) (ac
 }
 
 // dropLate drops what has come late, and is the last look when its time has come.
-func (x *execAction) dropLate(ctx context.Context, e activities.Entry, t *journal.Token, undone activities.Undone) (activities.Undone, error) {
+func (x *execAction) dropLate(ctx context.Context, e activities.Entry, t *journal.Token,
+	undone activities.Undone) (activities.Undone, error) {
 	if err := x.backends.Drop(ctx, e.Token); err != nil {
 		return activities.Undone{}, err
 	}

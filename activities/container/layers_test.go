@@ -35,7 +35,8 @@ func layersStage(t testing.TB, state string) *stage {
 	return newStageAt(t, container.Config{State: state})
 }
 
-// withSidecar is a layersStage whose sidecar runs: what can be asked of it is not asked of the engine.
+// withSidecar is a layersStage whose sidecar runs: what can be asked of it is not asked of the
+// engine.
 func withSidecar(t testing.TB) *stage {
 	t.Helper()
 	s := layersStage(t, t.TempDir())
@@ -92,7 +93,8 @@ func TestTheContainerStaysAndTheFilesAreExact(t *testing.T) {
 	assert.NotContains(t, did.Outputs, "checkpoint", "a layer is no image")
 	one := containertest.Shows(t, b)
 	second, _ := s.did(t, b, "rm -r /srv")
-	change, err := s.action.Plan(t.Context(), s.layersEntry(), step(t, map[string]any{"container": b.Name, "command": "touch /x"}))
+	change, err := s.action.Plan(t.Context(), s.layersEntry(),
+		step(t, map[string]any{"container": b.Name, "command": "touch /x"}))
 	require.NoError(t, err)
 	assert.Contains(t, strings.Join(change.Facts, "\n"), "layer over the container's root")
 	assert.Contains(t, strings.Join(change.Facts, "\n"), "to rename a folder that lies below the layer fails with EXDEV")
@@ -125,14 +127,21 @@ printf 'Package: tool\nVersion: 1\nArchitecture: all\nMaintainer: us\nDescriptio
 echo data >/srv/p/usr/share/tool/data && dpkg-deb --build /srv/p /srv/tool.deb >/dev/null`)
 	was := b.Inspect(t)
 	for name, command := range map[string]string{
-		"a package is installed": "dpkg --force-bad-path --install /srv/tool.deb && test -f /usr/share/tool/data && grep -q tool /var/lib/dpkg/status",
-		"whole trees go":         "rm -r /srv/app /var/lib/dpkg",
-		"folders are renamed":    "mv /srv/app /srv/old && mkdir /srv/app && mv /srv/old/src /srv/app/source && mv /var/lib /var/lob",
-		"permissions change":     "chmod -R 700 /srv && chmod 4755 /srv/app/log && chown -R 1234:4321 /srv/app && chown -h 5:6 /srv/app/current",
-		"a file stays open":      "exec 3>>/srv/app/log; rm /srv/app/log; echo more >&3; setsid sh -c 'while :; do echo more >&3; sleep 0.01; done' & sleep 0.2",
-		"links lead elsewhere": "rm /srv/app/current; ln -s / /srv/app/current; rmdir /srv/app/src; ln -s ../../../../etc /srv/app/src; " +
-			"echo x >/srv/app/src/new; echo x >/srv/app/current/srv/out/new; mv /srv/out /srv/in; ln -s /srv/in /srv/out; echo y >/srv/out/newer",
-		"twenty thousand files": "mkdir /srv/many && cd /srv/many && seq 20000 | split -l 1 -a 4 - f && test $(ls | wc -l) = 20000",
+		"a package is installed": "dpkg --force-bad-path --install /srv/tool.deb && test -f /usr/share/tool/data && grep " +
+			"-q tool /var/lib/dpkg/status",
+		"whole trees go": "rm -r /srv/app /var/lib/dpkg",
+		"folders are renamed": "mv /srv/app /srv/old && mkdir /srv/app && mv /srv/old/src /srv/app/source && mv " +
+			"/var/lib /var/lob",
+		"permissions change": "chmod -R 700 /srv && chmod 4755 /srv/app/log && chown -R 1234:4321 /srv/app && chown " +
+			"-h 5:6 /srv/app/current",
+		"a file stays open": "exec 3>>/srv/app/log; rm /srv/app/log; echo more >&3; setsid sh -c 'while :; do echo " +
+			"more >&3; sleep 0.01; done' & sleep 0.2",
+		"links lead elsewhere": "rm /srv/app/current; ln -s / /srv/app/current; rmdir /srv/app/src; ln -s " +
+			"../../../../etc /srv/app/src; " +
+			"echo x >/srv/app/src/new; echo x >/srv/app/current/srv/out/new; mv /srv/out /srv/in; ln -s /srv/in /srv/out; " +
+			"echo y >/srv/out/newer",
+		"twenty thousand files": "mkdir /srv/many && cd /srv/many && seq 20000 | split -l 1 -a 4 - f && test $(ls | wc " +
+			"-l) = 20000",
 	} {
 		t.Run(name, func(t *testing.T) {
 			testrun.Sampled(t)
@@ -186,10 +195,13 @@ func TestWhatIsOnNoLayerIsTold(t *testing.T) {
 	plain, _ := s.did(t, b, "echo plain >/srv-plain")
 	e, said := s.did(t, b, "echo 10.0.0.1 db >>/etc/hosts; echo x >/dev/x")
 	require.Contains(t, said.Notes, "the command has changed what no rollback takes back: + /dev/x; ~ /etc/hosts")
-	change, err := s.action.Plan(t.Context(), s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /a"}))
+	change, err := s.action.Plan(t.Context(), s.entry(t),
+		step(t, map[string]any{"container": b.Name, "command": "touch /a"}))
 	require.NoError(t, err)
-	require.Contains(t, change.Losses, "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or files in /dev is not rolled back: the engine mounts them; "+
-		"devices and links in /dev come back")
+	require.Contains(t, change.Losses,
+		"what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or files in /dev is not rolled back: the "+
+			"engine mounts them; "+
+			"devices and links in /dev come back")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Residue, u.Outcome)
@@ -228,12 +240,14 @@ func TestAContainerThatUsesItsFilesTakesDockerCommit(t *testing.T) {
 	assert.Contains(t, facts, "has the container's own root")
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "two\n" }, time.Minute, 20*time.Millisecond, "it sees the change, and writes")
+	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "two\n" }, time.Minute,
+		20*time.Millisecond, "it sees the change, and writes")
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
 	assert.Contains(t, u.Observed, "by docker commit, not by a layer: process ")
-	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "one\n" }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return saidBy(t, b, "cat /srv/said") == "one\n" }, time.Minute,
+		20*time.Millisecond)
 }
 
 func TestAnEditThatHidesItsTimeIsSeen(t *testing.T) {
@@ -247,10 +261,12 @@ func TestAnEditThatHidesItsTimeIsSeen(t *testing.T) {
 	inside := boxtest.At(t, b.Inspect(t).State.Pid)
 	inside.Inside(func() error { return unix.Utimes("/srv/f", []unix.Timeval{{Sec: then}, {Sec: then}}) })
 	e := s.entry(t)
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo it >/srv/it"}), "")
+	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo it >/srv/it"}),
+		"")
 	require.NoError(t, err)
 	inside.Inside(func() error {
-		return errors.Join(os.WriteFile("/srv/f", []byte("two\n"), 0o600), unix.Utimes("/srv/f", []unix.Timeval{{Sec: then}, {Sec: then}}))
+		return errors.Join(os.WriteFile("/srv/f", []byte("two\n"), 0o600),
+			unix.Utimes("/srv/f", []unix.Timeval{{Sec: then}, {Sec: then}}))
 	})
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
@@ -277,7 +293,8 @@ func TestARecordIsUndoneByItsBackendWhateverTheConfigSays(t *testing.T) {
 	inLayers, _ := with.did(t, b, "echo one >/srv/a")
 	one := containertest.Shows(t, b)
 	stays, _ := without.did(t, b, "echo two >/srv/a")
-	assert.Empty(t, containertest.Checkpoints(t, stays.Token), "the engine knows nothing of the layers: so there are more of them")
+	assert.Empty(t, containertest.Checkpoints(t, stays.Token),
+		"the engine knows nothing of the layers: so there are more of them")
 	without.undid(t, stays)
 	assert.Equal(t, one, containertest.Shows(t, b))
 	without.undid(t, inLayers)
@@ -288,7 +305,8 @@ func TestARecordIsUndoneByItsBackendWhateverTheConfigSays(t *testing.T) {
 	b.Run(t, "mkdir -p /srv; echo base >/srv/a")
 	before = containertest.Shows(t, b)
 	byCommit := without.entry(t)
-	_, err := without.action.Apply(t.Context(), byCommit, step(t, map[string]any{"container": b.Name, "command": "echo one >/srv/a"}), "")
+	_, err := without.action.Apply(t.Context(), byCommit,
+		step(t, map[string]any{"container": b.Name, "command": "echo one >/srv/a"}), "")
 	require.NoError(t, err)
 	over, _ := with.did(t, b, "echo two >/srv/a")
 	seen, err := with.action.Observe(t.Context(), byCommit)
@@ -309,7 +327,8 @@ func TestReleasedLayersAreWrittenIntoTheContainer(t *testing.T) {
 	state := t.TempDir()
 	s, b := layersStage(t, state), containertest.Start(t)
 	var entries []activities.Entry
-	for _, command := range []string{"mkdir -p /srv; echo 1 >/srv/1", "cat /proc/1/stat >/dev/null; true", "echo 2 >/srv/2"} {
+	for _, command := range []string{"mkdir -p /srv; echo 1 >/srv/1", "cat /proc/1/stat >/dev/null; true",
+		"echo 2 >/srv/2"} {
 		e, _ := s.did(t, b, command)
 		entries = append(entries, e)
 	}
@@ -361,7 +380,8 @@ func TestAnOrphanOfALostContainerIsSettled(t *testing.T) {
 			u, err := s.action.Undo(t.Context(), e, orphan)
 			require.NoError(t, err)
 			assert.Equal(t, activities.Compensated, u.Outcome)
-			assert.Contains(t, u.Observed, "has been removed, and with it the layers of the step: there is nothing to undo in it")
+			assert.Contains(t, u.Observed,
+				"has been removed, and with it the layers of the step: there is nothing to undo in it")
 			assert.Equal(t, []string{"container " + b.Name + " is not made anew"}, u.Losses)
 			require.NoError(t, s.action.Release(t.Context(), e))
 		}
@@ -403,7 +423,8 @@ func TestANameThatMarksADeletedFileIsRefusedAtTheStep(t *testing.T) {
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t)
 	before := containertest.Shows(t, b)
 	e := s.layersEntry()
-	_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "mkdir /srv/d; touch /srv/d/.wh.x"}), "")
+	_, err := s.action.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "command": "mkdir /srv/d; touch /srv/d/.wh.x"}), "")
 	require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
 	require.ErrorContains(t, err, "/srv/d/.wh.x")
 	require.ErrorContains(t, err, "give it another name")
@@ -412,7 +433,8 @@ func TestANameThatMarksADeletedFileIsRefusedAtTheStep(t *testing.T) {
 	assert.Equal(t, activities.Restored, u.Outcome)
 	assert.Equal(t, before, containertest.Shows(t, b))
 
-	e, _ = s.did(t, b, "mkdir -p /tmp; touch /tmp/.wh.x; touch /srv/y") // what is ignored may have any name, and is not kept
+	// what is ignored may have any name, and is not kept
+	e, _ = s.did(t, b, "mkdir -p /tmp; touch /tmp/.wh.x; touch /srv/y")
 	s.commit(t, e)
 	assert.Contains(t, containertest.Shows(t, b), "/srv/y ")
 	assert.NotContains(t, containertest.Shows(t, b), "/tmp/.wh.x")
@@ -447,18 +469,20 @@ func TestWhatAnEarlierCommandLeftRunningEndsAndIsNamed(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, []string{"processes that commands have left in the container, this step's or others', are ended"}, u.Losses)
+	assert.Equal(t, []string{"processes that commands have left in the container, this step's or others', are ended"},
+		u.Losses)
 	assert.Len(t, processes(t, b), 1)
 }
 
-// TestNothingLateChangesARestoredContainer stops the one process that can still act for a step at each moment of a
-// command's life, undoes the step, and wakes it.
+// TestNothingLateChangesARestoredContainer stops the one process that can still act for a step at
+// each moment of a command's life, undoes the step, and wakes it.
 func TestNothingLateChangesARestoredContainer(t *testing.T) {
 	t.Parallel()
 	for moment, command := range map[string]string{
-		"before it begins":     "",
-		"while it runs":        slow,
-		"when a child goes on": "(setsid sh -c 'while true; do date >>/srv/count; sleep 0.02; done' >/dev/null 2>&1 &) ; " + slow,
+		"before it begins": "",
+		"while it runs":    slow,
+		"when a child goes on": "(setsid sh -c 'while true; do date >>/srv/count; sleep 0.02; done' >/dev/null 2>&1 &) ; " +
+			slow,
 	} {
 		t.Run(moment, func(t *testing.T) {
 			t.Parallel()
@@ -474,7 +498,8 @@ func TestNothingLateChangesARestoredContainer(t *testing.T) {
 			}()
 			supervisor := began(t, state, e.Token, 1)
 			if command != "" {
-				require.Eventually(t, func() bool { return strings.Contains(containertest.Shows(t, b), "/srv/count") }, time.Minute, 10*time.Millisecond)
+				require.Eventually(t, func() bool { return strings.Contains(containertest.Shows(t, b), "/srv/count") }, time.Minute,
+					10*time.Millisecond)
 			}
 			require.NoError(t, syscall.Kill(supervisor, syscall.SIGSTOP))
 			s.undid(t, e)
@@ -514,9 +539,11 @@ func TestAManifestIsTheSameWhoeverReadsIt(t *testing.T) {
 	b.Run(t, "mkdir -p /srv/d; echo base >/srv/a")
 	boxtest.At(t, b.Inspect(t).State.Pid).Inside(func() error {
 		return errors.Join(
-			unix.Link("/srv/a", "/srv/b"), unix.Symlink("a", "/srv/l"), unix.Mkfifo("/srv/p", 0o640), unix.Chmod("/srv/b", 0o4755),
+			unix.Link("/srv/a", "/srv/b"), unix.Symlink("a", "/srv/l"), unix.Mkfifo("/srv/p", 0o640),
+			unix.Chmod("/srv/b", 0o4755),
 			unix.Mknod("/srv/dev", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 9))), unix.Lchown("/srv/l", 12, 34),
-			unix.Setxattr("/srv/a", "security.capability", []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 0),
+			unix.Setxattr("/srv/a", "security.capability", []byte{1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+				0),
 			unix.UtimesNano("/srv/d", []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 987654321}}),
 		)
 	})
@@ -582,7 +609,8 @@ func TestWhatIsMountedInAContainerIsNamedInPlanAndReport(t *testing.T) {
 func TestARepositoryThatAStepHasMadeIsClonedByTheNext(t *testing.T) {
 	t.Parallel()
 	s, b := layersStage(t, t.TempDir()), containertest.Start(t, withGNU(t))
-	s.did(t, b, "ln -s git /usr/bin/git-upload-pack; git init -q /srv/a && cd /srv/a && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one")
+	s.did(t, b, "ln -s git /usr/bin/git-upload-pack; git init -q /srv/a && cd /srv/a && git -c user.name=a -c "+
+		"user.email=a@b commit -q --allow-empty -m one")
 	_, r := s.did(t, b, "git clone -q /srv/a /srv/b && git -C /srv/b log --format=%s")
 	assert.Equal(t, "one\n", r.Outputs["stdout"])
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// viewUndisturbed looks at the container of a step after ending what the step has left running in it, which would go on writing
-// meanwhile. It returns the container's inspection too.
-func (x *execAction) viewUndisturbed(ctx context.Context, t *journal.Token, rec stepRecord, token string) (target.View, container.InspectResponse, error) {
+// viewUndisturbed looks at the container of a step after ending what the step has left running in
+// it, which would go on writing meanwhile. It returns the container's inspection too.
+func (x *execAction) viewUndisturbed(ctx context.Context, t *journal.Token, rec stepRecord, token string) (target.View,
+	container.InspectResponse, error) {
 	ended, backend := false, x.backends.Of(rec.Backend)
 	now, present, err := x.viewBy(ctx, t, rec, func(present container.InspectResponse) (m manifest.Manifest, err error) {
 		if !present.State.Running || present.State.Paused {

@@ -12,11 +12,13 @@ import (
 )
 
 // writer goes on writing when its step is over.
-const writer = "mkdir -p /srv/own; echo 0 >/srv/log; (i=0; while :; do i=$((i+1)); echo $i >>/srv/log; echo $i >/srv/own/$((i % 50)); sleep 0.01; done) >/dev/null 2>&1 & sleep 0.3"
+const writer = "mkdir -p /srv/own; echo 0 >/srv/log; (i=0; while :; do i=$((i+1)); echo $i >>/srv/log; echo $i " +
+	">/srv/own/$((i % 50)); sleep 0.01; done) >/dev/null 2>&1 & sleep 0.3"
 
 func TestWhatAStepLeavesRunningDoesNotKeepItFromBeingUndone(t *testing.T) {
 	t.Parallel()
-	for name, mode := range map[string]container.LayersMode{"layers": container.LayersRequire, "docker commit": container.LayersNever} {
+	for name, mode := range map[string]container.LayersMode{"layers": container.LayersRequire,
+		"docker commit": container.LayersNever} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			state := t.TempDir()

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	if worker := os.Getenv(workerEnv); worker != "" {
 		actAsWorker(worker)
 	}
-	code := actiontest.Main(m) // it has no case here, and runs more tests at once than there are processors: they mostly wait
+	// it has no case here, and runs more tests at once than there are processors: they mostly wait
+	code := actiontest.Main(m)
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}

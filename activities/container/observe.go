@@ -19,7 +19,8 @@ func (x *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	case err != nil:
 		return activities.Observation{}, err
 	case !found:
-		return activities.Observation{State: activities.Unseen, Detail: "there is no record of the step: it has not run, or its record is released"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "there is no record of the step: it has not run, or its record is released"}, nil
 	}
 	var undone activities.Undone
 	over, err := t.Read(journal.Outcome, &undone)
@@ -36,7 +37,8 @@ func (x *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	case rec.ReadOnly && ended:
 		return activities.Observation{State: activities.AsLeft, Detail: "the command only reads"}, nil
 	case rec.ReadOnly:
-		return activities.Observation{State: activities.Unseen, Detail: "the command only reads, and has not come to its end"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "the command only reads, and has not come to its end"}, nil
 	}
 	s, err := x.view(ctx, t, rec)
 	if err != nil {
@@ -49,8 +51,8 @@ func (x *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	return withoutEnding(t, seen)
 }
 
-// withoutEnding is what can be said of a command whose step has not come to its end: one that has left the filesystem as it was before
-// may have run all the same.
+// withoutEnding is what can be said of a command whose step has not come to its end: one that has
+// left the filesystem as it was before may have run all the same.
 func withoutEnding(t *journal.Token, seen activities.Observation) (activities.Observation, error) {
 	for n := maxRuns; n > 0; n-- {
 		run := command.Attempt{Token: t, Number: n}

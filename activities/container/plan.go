@@ -41,10 +41,12 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		return activities.Change{}, err
 	}
 	change := activities.Change{
-		Diff:  p.describe(in),
-		Keys:  []string{"container:" + p.Container},
-		Undo:  "nothing: the command only reads",
-		Facts: []string{"every program in the command is known to change nothing with these arguments, and is that of the container's image"},
+		Diff: p.describe(in),
+		Keys: []string{"container:" + p.Container},
+		Undo: "nothing: the command only reads",
+		Facts: []string{
+			"every program in the command is known to change nothing with these arguments, and is that of the " +
+				"container's image"},
 	}
 	by, reads, err := x.choose(ctx, p, in)
 	if err != nil {
@@ -105,9 +107,11 @@ func (x *execAction) planAgain(ctx context.Context, p params, again *feasibleRed
 	return change, nil
 }
 
-// changeDigest covers what would run, where, and the filesystem that it would find; and of a redo, what would be put
-// back. Secrets in the command count as what they are called, not by their values.
-func changeDigest(ctx context.Context, p params, in container.InspectResponse, before manifest.Manifest, kept activities.Digest) activities.Digest {
+// changeDigest covers what would run, where, and the filesystem that it would find; and of a redo,
+// what would be put back. Secrets in the command count as what they are called, not by their
+// values.
+func changeDigest(ctx context.Context, p params, in container.InspectResponse, before manifest.Manifest,
+	kept activities.Digest) activities.Digest {
 	said, _ := json.Marshal(p) // strings, lists and a map of strings always marshal
 	said = []byte(activities.MaskerFrom(ctx).String(string(said)))
 	found := activities.Digest("")

@@ -25,23 +25,27 @@ func TestPreflightLooksForTheContainer(t *testing.T) {
 		want    string // part of the refusal; empty: none
 		current string
 	}{
-		"fine":                   {with: map[string]any{"container": b.Name, "command": "true"}},
-		"by its id":              {with: map[string]any{"container": b.ID, "command": "true"}},
-		"not there":              {with: map[string]any{"container": "unwind-none", "command": "true"}, want: `the engine has no container "unwind-none"`, current: "container:unwind-none"},
+		"fine":      {with: map[string]any{"container": b.Name, "command": "true"}},
+		"by its id": {with: map[string]any{"container": b.ID, "command": "true"}},
+		"not there": {with: map[string]any{"container": "unwind-none", "command": "true"},
+			want: `the engine has no container "unwind-none"`, current: "container:unwind-none"},
 		"no command":             {with: map[string]any{"container": b.Name}, want: "give one of command"},
 		"the command is later":   {with: map[string]any{"container": b.Name}, later: []string{"command"}},
 		"an argument is later":   {with: map[string]any{"container": b.Name}, later: []string{"argv"}},
 		"the container is later": {with: map[string]any{"command": "true"}, later: []string{"container"}},
-		"later, and not there":   {with: map[string]any{"container": "unwind-none"}, later: []string{"command"}, want: "has no container", current: "container:unwind-none"},
+		"later, and not there": {with: map[string]any{"container": "unwind-none"}, later: []string{"command"},
+			want: "has no container", current: "container:unwind-none"},
 		"a staged check": {
-			with: map[string]any{"container": b.Name, "command": "true"}, checks: []activities.Check{{When: activities.Staged}}, want: "has nothing staged",
+			with: map[string]any{"container": b.Name, "command": "true"}, checks: []activities.Check{{When: activities.Staged}},
+			want: "has nothing staged",
 		},
 		"any program": {
 			with:   map[string]any{"container": b.Name, "command": "true"},
 			checks: []activities.Check{{Command: &activities.CommandCheck{Run: []string{"anything"}}}},
 		},
 	} {
-		err := s.action.(activities.Preflighter).Preflight(context.Background(), activities.Outlook{Step: step(t, c.with, c.checks...), Later: c.later})
+		err := s.action.(activities.Preflighter).Preflight(context.Background(),
+			activities.Outlook{Step: step(t, c.with, c.checks...), Later: c.later})
 		if c.want == "" {
 			require.NoError(t, err, name)
 			continue
@@ -55,7 +59,8 @@ func TestPreflightLooksForTheContainer(t *testing.T) {
 	require.Equal(t, before, containertest.Shows(t, b))
 }
 
-// A container has the same names whatever a step calls it, and two that mount one volume have it in common.
+// A container has the same names whatever a step calls it, and two that mount one volume have it in
+// common.
 func TestTouchesNamesOneContainerAlike(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, t.TempDir())
@@ -66,10 +71,12 @@ func TestTouchesNamesOneContainerAlike(t *testing.T) {
 		}
 	}
 	bound, engine := t.TempDir(), containertest.Docker(t)
-	t.Cleanup(func() { require.NoError(t, engine.VolumeRemove(context.Background(), shared, true)) }) // after the containers
+	// after the containers
+	t.Cleanup(func() { require.NoError(t, engine.VolumeRemove(context.Background(), shared, true)) })
 	a, b := containertest.Start(t, mounts(bound)), containertest.Start(t, mounts(bound))
 	touches := func(container string) []activities.Touch {
-		all, err := s.action.(activities.Toucher).Touches(t.Context(), activities.Outlook{Step: step(t, map[string]any{"container": container})})
+		all, err := s.action.(activities.Toucher).Touches(t.Context(),
+			activities.Outlook{Step: step(t, map[string]any{"container": container})})
 		require.NoError(t, err)
 		return all
 	}

@@ -37,13 +37,15 @@ type stepRecord struct {
 	Container container.InspectResponse `json:"container"`
 	// Backend is the one that has the checkpoint.
 	Backend checkpoint.Choice `json:"backend,omitzero"`
-	// Beside has digests of what no checkpoint covers, as it was before the step: see [checkpoint.Uncovered].
+	// Beside has digests of what no checkpoint covers, as it was before the step: see
+	// [checkpoint.Uncovered].
 	Beside map[string]string `json:"beside,omitempty"`
 	// Nodes are those of it that a rollback can make again.
 	Nodes map[string]string `json:"nodes,omitempty"`
 	// ReadOnly steps have no checkpoint, no ticket and no manifest.
 	ReadOnly bool `json:"readOnly,omitempty"`
-	// Before is the digest of the manifest in beforeFile, made without what is below Ignore. Of differential backends it is empty.
+	// Before is the digest of the manifest in beforeFile, made without what is below Ignore. Of
+	// differential backends it is empty.
 	Before activities.Digest `json:"before,omitempty"`
 	Ignore []string          `json:"ignore,omitempty"`
 	// Volumes are those that a copy is kept of.
@@ -54,7 +56,8 @@ type stepRecord struct {
 	Redo *redo `json:"redo,omitempty"`
 }
 
-// ticket says who came first: a forward, which may then enter the container, or an undo, after which none may.
+// ticket says who came first: a forward, which may then enter the container, or an undo, after
+// which none may.
 type ticket struct {
 	Holder string `json:"holder"`
 	// Checkpoint is where a forward has its checkpoint.
@@ -72,7 +75,8 @@ const (
 	undoHolds    = "undo"
 )
 
-// attempt is one run of the command; a later one is in another container, for a rollback lies between the two.
+// attempt is one run of the command; a later one is in another container, for a rollback lies
+// between the two.
 type attempt struct {
 	Container string `json:"container"`
 }

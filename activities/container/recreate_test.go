@@ -25,7 +25,8 @@ import (
 func networkOf(t testing.TB, name, subnet string) {
 	t.Helper()
 	c := containertest.Docker(t)
-	all, err := c.NetworkList(t.Context(), network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", "unwind-test-"))})
+	all, err := c.NetworkList(t.Context(),
+		network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", "unwind-test-"))})
 	require.NoError(t, err)
 	for _, left := range all { // by tests that were killed
 		if slices.ContainsFunc(left.IPAM.Config, func(part network.IPAMConfig) bool { return part.Subnet == subnet }) {
@@ -46,7 +47,8 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	t.Parallel()
 	testrun.Sampled(t)
 	c := containertest.Docker(t)
-	one, two, named := "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random()
+	one, two, named := "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random(), "unwind-test-"+
+		containertest.Random()
 	networkOf(t, one, "10.213.17.0/24")
 	networkOf(t, two, "10.213.18.0/24")
 	_, err := c.VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
@@ -60,25 +62,26 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	})
 	bind := t.TempDir()
 
-	b := containertest.Start(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
-		config.Env = []string{"A=1", "B=two words"}
-		config.Labels = map[string]string{"team": "x", "empty": ""}
-		config.Cmd = []string{"/bin/sh", "-c", "echo hello; sleep infinity"}
-		config.WorkingDir, config.User, config.StopSignal = "/srv", "root", "SIGINT"
-		config.Volumes = map[string]struct{}{"/anonymous": {}}
-		config.MacAddress = "02:42:0a:d5:11:63" //nolint:staticcheck // what an engine before API 1.44 reads
-		config.ExposedPorts = nat.PortSet{"80/tcp": {}}
-		host.NetworkMode = dockertypes.NetworkMode(one)
-		host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38217"}}}
-		host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyAlways}
-		host.Binds = []string{named + ":/named", bind + ":/bound:ro"}
-		host.Mounts = []mount.Mount{{Type: mount.TypeVolume, Target: "/mounted"}}
-		host.Tmpfs = map[string]string{"/fast": "size=1m"}
-		host.CapAdd, host.Memory, host.ExtraHosts = []string{"NET_ADMIN"}, 64<<20, []string{"db:10.0.0.1"}
-		net.EndpointsConfig = map[string]*network.EndpointSettings{one: {
-			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.17.99"}, Aliases: []string{"web"},
-		}}
-	})
+	b := containertest.Start(t,
+		func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
+			config.Env = []string{"A=1", "B=two words"}
+			config.Labels = map[string]string{"team": "x", "empty": ""}
+			config.Cmd = []string{"/bin/sh", "-c", "echo hello; sleep infinity"}
+			config.WorkingDir, config.User, config.StopSignal = "/srv", "root", "SIGINT"
+			config.Volumes = map[string]struct{}{"/anonymous": {}}
+			config.MacAddress = "02:42:0a:d5:11:63" //nolint:staticcheck // what an engine before API 1.44 reads
+			config.ExposedPorts = nat.PortSet{"80/tcp": {}}
+			host.NetworkMode = dockertypes.NetworkMode(one)
+			host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38217"}}}
+			host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyAlways}
+			host.Binds = []string{named + ":/named", bind + ":/bound:ro"}
+			host.Mounts = []mount.Mount{{Type: mount.TypeVolume, Target: "/mounted"}}
+			host.Tmpfs = map[string]string{"/fast": "size=1m"}
+			host.CapAdd, host.Memory, host.ExtraHosts = []string{"NET_ADMIN"}, 64<<20, []string{"db:10.0.0.1"}
+			net.EndpointsConfig = map[string]*network.EndpointSettings{one: {
+				IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.17.99"}, Aliases: []string{"web"},
+			}}
+		})
 	for _, m := range b.Inspect(t).Mounts {
 		if m.Type == mount.TypeVolume {
 			volumes = append(volumes, m.Name)
@@ -113,8 +116,9 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 	}
 }
 
-// rolledBack leaves out the volume that the steps of the test write to, and what is mounted in memory: an engine makes it
-// anew at each start, and takes its mode from the folder that it has made at the first one.
+// rolledBack leaves out the volume that the steps of the test write to, and what is mounted in
+// memory: an engine makes it anew at each start, and takes its mode from the folder that it has
+// made at the first one.
 func rolledBack(files string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(files, "\n"), func(line string) bool {
 		return strings.HasPrefix(line, "named/v ") || strings.HasPrefix(line, "fast ")
@@ -143,7 +147,8 @@ func settings(c dockertypes.InspectResponse) map[string]any {
 		}
 	}
 	return map[string]any{
-		"name": c.Name, "config": config, "host": host, "mounts": mounts, "networks": networks, "path": c.Path, "args": c.Args,
+		"name": c.Name, "config": config, "host": host, "mounts": mounts, "networks": networks, "path": c.Path,
+		"args":  c.Args,
 		"ports": maps.Clone(c.NetworkSettings.Ports),
 	}
 }

@@ -47,8 +47,8 @@ type feasibleRedo struct {
 	started map[string]manifest.Difference
 }
 
-// findRedo looks for what the entry's forward has to put back. Nil: nothing was taken away, for the command had not run
-// or not come to its end; then it runs.
+// findRedo looks for what the entry's forward has to put back. Nil: nothing was taken away, for the
+// command had not run or not come to its end; then it runs.
 func (x *execAction) findRedo(ctx context.Context, e activities.Entry) (*feasibleRedo, error) {
 	if e.Redoes == "" {
 		return nil, nil //nolint:nilnil // there is nothing to put back, and nothing wrong
@@ -61,7 +61,8 @@ func (x *execAction) findRedo(ctx context.Context, e activities.Entry) (*feasibl
 	if found, err := t.Read(journal.Outcome, &undone); err != nil {
 		return nil, err
 	} else if !found {
-		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back: there is nothing to do again", e.Redoes)
+		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back: there is nothing to do again",
+			e.Redoes)
 	}
 	done, ended, err := target.ReadCompletion(t)
 	if err != nil {
@@ -75,18 +76,21 @@ func (x *execAction) findRedo(ctx context.Context, e activities.Entry) (*feasibl
 		return nil, err
 	}
 	if !found {
-		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s had kept is released: its time is over", e.Redoes)
+		return nil, activities.Errorf(activities.Refused,
+			"what the rollback of token %s had kept is released: its time is over", e.Redoes)
 	}
 	if len(rec.Volumes) > 0 {
 		return nil, nil //nolint:nilnil // of what it wrote in volumes nothing is kept: the command runs again
 	}
 	back := feasibleRedo{redo: redo{Of: e.Redoes, Done: done}, ignore: rec.Ignore, backend: rec.Backend}
-	at, err := x.backends.Of(rec.Backend).FindSalvage(ctx, checkpoint.Rollback{Token: e.Redoes, Turn: checkpoint.UndoTurn, Container: rec.Container})
+	at, err := x.backends.Of(rec.Backend).FindSalvage(ctx,
+		checkpoint.Rollback{Token: e.Redoes, Turn: checkpoint.UndoTurn, Container: rec.Container})
 	if err != nil {
 		return nil, err
 	}
 	if at == nil {
-		return nil, activities.Errorf(activities.Refused, "the undo of token %s has kept nothing to do it again from", e.Redoes)
+		return nil, activities.Errorf(activities.Refused, "the undo of token %s has kept nothing to do it again from",
+			e.Redoes)
 	}
 	back.Kept = *at
 	if back.target, err = x.findRolledBack(ctx, rec); err != nil {
@@ -107,7 +111,8 @@ func (x *execAction) findRedo(ctx context.Context, e activities.Entry) (*feasibl
 	return &back, err
 }
 
-// findRolledBack finds the container of a step as its rollback has left it: under the id that it has now.
+// findRolledBack finds the container of a step as its rollback has left it: under the id that it
+// has now.
 func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (container.InspectResponse, error) {
 	id, err := x.lineage.Standing(ctx, rec.Container.ID)
 	if err != nil {
@@ -116,11 +121,13 @@ func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (contai
 	c, err := x.engine.ContainerInspect(ctx, id)
 	switch {
 	case engine.IsNotFound(err):
-		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", engine.NameOf(rec.Container))
+		return c, activities.Errorf(activities.Refused, "container %s has been removed since the rollback",
+			engine.NameOf(rec.Container))
 	case err != nil:
 		return c, engine.Explain("looking at the container", err)
 	case lineage.IsPutAside(c):
-		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback", engine.NameOf(rec.Container))
+		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback",
+			engine.NameOf(rec.Container))
 	}
 	return c, target.CheckAwake(c, engine.NameOf(c))
 }
@@ -128,7 +135,8 @@ func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (contai
 // checkUnchanged refuses where someone has changed the container since the rollback.
 func (c *feasibleRedo) checkUnchanged(now manifest.Manifest) error {
 	if differs := c.before.Accept(c.started, now).Diff(now); len(differs) > 0 {
-		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s", engine.NameOf(c.target), strings.Join(manifest.Few(differs), "; "))
+		return activities.Errorf(activities.Refused, "container %s has changed since the rollback, and is left alone: %s",
+			engine.NameOf(c.target), strings.Join(manifest.Few(differs), "; "))
 	}
 	return nil
 }
@@ -137,7 +145,8 @@ func (c *feasibleRedo) checkUnchanged(now manifest.Manifest) error {
 func (c *feasibleRedo) change(now manifest.Manifest, losses []string) activities.Change {
 	lines := now.Diff(c.after)
 	return activities.Change{
-		Summary:  fmt.Sprintf("put back in %s what its rollback has kept (%s)", engine.NameOf(c.target), activities.CountOf(len(lines), "path")),
+		Summary: fmt.Sprintf("put back in %s what its rollback has kept (%s)", engine.NameOf(c.target),
+			activities.CountOf(len(lines), "path")),
 		Diff:     strings.Join(lines, "\n") + "\n",
 		Strategy: activities.Snapshot,
 		Losses:   losses,
@@ -146,8 +155,8 @@ func (c *feasibleRedo) change(now manifest.Manifest, losses []string) activities
 	}
 }
 
-// adopt notes in the record of a forward what it puts back, and makes the journal of the token whole: what it needs may be
-// released at any time.
+// adopt notes in the record of a forward what it puts back, and makes the journal of the token
+// whole: what it needs may be released at any time.
 func (a *application) adopt(c *feasibleRedo) error {
 	a.rec.Redo = &c.redo
 	if len(c.after) == 0 { // it has no file
@@ -165,7 +174,8 @@ func (a *application) adopt(c *feasibleRedo) error {
 	return nil
 }
 
-// putBack is the change of a redo: the container is made anew from what was kept, with the same fences as a rollback.
+// putBack is the change of a redo: the container is made anew from what was kept, with the same
+// fences as a rollback.
 func (a *application) putBack(ctx context.Context) (target.Completion, error) {
 	r := a.rec.Redo
 	before, err := manifest.Load(a.token.Dir(), salvageFile(r.Kept.After), r.Kept.After)
@@ -191,7 +201,8 @@ func (a *application) putBack(ctx context.Context) (target.Completion, error) {
 		return target.Completion{}, err
 	}
 	result := r.Done.Result
-	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (changed paths: %d)", engine.NameOf(a.rec.Container), len(left.changed))
+	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (changed paths: %d)",
+		engine.NameOf(a.rec.Container), len(left.changed))
 	result.After = left.digest
 	result.Notes = []string{"the command did not run again: its result is that of the run which was rolled back"}
 	if back.Unstartable != "" {
@@ -201,10 +212,12 @@ func (a *application) putBack(ctx context.Context) (target.Completion, error) {
 		return target.Completion{}, err
 	}
 	a.nameCheckpoint(result.Outputs)
-	return a.finish(target.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure, Result: result})
+	return a.finish(target.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure,
+		Result: result})
 }
 
-// adoptLog gives the step the log of the run that was rolled back, for as long as its own record is kept.
+// adoptLog gives the step the log of the run that was rolled back, for as long as its own record is
+// kept.
 func (a *application) adoptLog(outputs map[string]any) (map[string]any, error) {
 	outputs = maps.Clone(outputs)
 	had, ok := outputs["log"].(string)

@@ -40,18 +40,22 @@ func TestRedoPutsBackExactlyWhatTheRollbackTookAway(t *testing.T) {
 	_, err := containertest.Docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), named, true))
+		require.NoError(t,
+			containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), named, true))
 	})
-	b := containertest.Start(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		config.Labels = map[string]string{"team": "x"}
-		host.Binds = []string{named + ":/named"}
-		host.NetworkMode = "bridge"
-	})
+	b := containertest.Start(t,
+		func(config *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+			config.Labels = map[string]string{"team": "x"}
+			host.Binds = []string{named + ":/named"}
+			host.NetworkMode = "bridge"
+		})
 	s := newStage(t, t.TempDir())
 	b.Run(t, "echo one >/srv/a; mkdir /srv/d; echo x >/srv/d/x; echo v >/named/v")
 	before, made := containertest.Files(t, b), settings(b.Inspect(t))
 	first := s.entry(t)
-	with := step(t, map[string]any{"container": b.Name, "command": "rm -r /srv/d; cat /proc/sys/kernel/random/uuid >/srv/a; cat /srv/a; chmod 600 /srv/a"})
+	with := step(t,
+		map[string]any{"container": b.Name,
+			"command": "rm -r /srv/d; cat /proc/sys/kernel/random/uuid >/srv/a; cat /srv/a; chmod 600 /srv/a"})
 	ran, err := s.action.Apply(t.Context(), first, with, "")
 	require.NoError(t, err)
 	after := containertest.Files(t, b)
@@ -122,7 +126,8 @@ func TestRedoOfWhatIsNotThereAnyMoreIsRefused(t *testing.T) {
 		"an undo that kept nothing": {func(t *testing.T, _ *containertest.Box, s *stage, e activities.Entry) {
 			mustUndo(t, s, e, activities.Decision{})
 		}, activities.Refused, "has kept nothing"},
-		"not undone": {func(*testing.T, *containertest.Box, *stage, activities.Entry) {}, activities.Refused, "has not been rolled back"},
+		"not undone": {func(*testing.T, *containertest.Box, *stage, activities.Entry) {}, activities.Refused,
+			"has not been rolled back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +135,8 @@ func TestRedoOfWhatIsNotThereAnyMoreIsRefused(t *testing.T) {
 			b, s, e, _ := applied(t, map[string]any{})
 			c.spoil(t, b, s, e)
 			stands, _ := b.ContainerInspect(t.Context(), b.Name)
-			next, with := s.again(t, e), step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a; mkdir /srv/d"})
+			next, with := s.again(t, e), step(t,
+				map[string]any{"container": b.Name, "command": "echo two >/srv/a; mkdir /srv/d"})
 			_, err := s.action.Apply(t.Context(), next, with, "")
 			require.ErrorContains(t, err, c.says)
 			assert.Equal(t, c.want, activities.TypeOf(err))
@@ -155,7 +161,8 @@ func TestRedoOfACommandThatNeverRanRunsIt(t *testing.T) {
 	u, err := s.action.Undo(t.Context(), e, redoable)
 	require.NoError(t, err)
 	require.Equal(t, activities.Nothing, u.Outcome)
-	r, err := s.action.Apply(t.Context(), s.again(t, e), step(t, map[string]any{"container": b.Name, "command": "echo ran >/srv/a; cat /srv/a"}), "")
+	r, err := s.action.Apply(t.Context(), s.again(t, e),
+		step(t, map[string]any{"container": b.Name, "command": "echo ran >/srv/a; cat /srv/a"}), "")
 	require.NoError(t, err)
 	assert.Equal(t, "ran\n", r.Outputs["stdout"])
 	assert.True(t, b.Has(t, "/srv/a"))
@@ -173,7 +180,8 @@ func TestRedoPutsBackForcedDriftToo(t *testing.T) {
 	assert.Empty(t, containertest.Kept(t, e.Token), "nothing has been taken away")
 	mustUndo(t, s, e, activities.Decision{Redoable: true, Force: u.Drift.Digest})
 	require.Equal(t, before, containertest.Files(t, b))
-	_, err = s.action.Apply(t.Context(), s.again(t, e), step(t, map[string]any{"container": b.Name, "command": "true >/srv/a"}), "")
+	_, err = s.action.Apply(t.Context(), s.again(t, e),
+		step(t, map[string]any{"container": b.Name, "command": "true >/srv/a"}), "")
 	require.NoError(t, err)
 	assert.Equal(t, drifted, containertest.Files(t, b))
 }
@@ -243,7 +251,8 @@ func TestRedoLeavesOnlyTheImageThatTheContainerStandsOn(t *testing.T) {
 	b, s, e, _ := applied(t, map[string]any{})
 	mustUndo(t, s, e, redoable)
 	stood, next := b.Inspect(t).Image, s.again(t, e)
-	_, err := s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.Name, "command": "true >/srv/a"}), "")
+	_, err := s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.Name, "command": "true >/srv/a"}),
+		"")
 	require.NoError(t, err)
 	_, err = b.ImageInspect(t.Context(), stood)
 	require.NoError(t, err, "the redo's own checkpoint is made from it")

@@ -13,8 +13,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// Release drops the checkpoint, what a rollback has kept, the container's settings, the manifests and the logs. What stays is the token's fate, and
-// which container took the place of which, for the records of other steps.
+// Release drops the checkpoint, what a rollback has kept, the container's settings, the manifests
+// and the logs. What stays is the token's fate, and which container took the place of which, for
+// the records of other steps.
 func (x *execAction) Release(ctx context.Context, e activities.Entry) error {
 	t, err := x.store.Open(ctx, e)
 	if err != nil {

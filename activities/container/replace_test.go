@@ -22,34 +22,39 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// TestReplacedContainerComesBackAsItWas: name, id, state, networks with their addresses and names, published ports.
+// TestReplacedContainerComesBackAsItWas: name, id, state, networks with their addresses and names,
+// published ports.
 func TestReplacedContainerComesBackAsItWas(t *testing.T) {
 	t.Parallel()
 	network1, network2 := "unwind-test-"+containertest.Random(), "unwind-test-"+containertest.Random()
 	networkOf(t, network1, "10.213.27.0/24")
 	networkOf(t, network2, "10.213.28.0/24")
-	b := containertest.Start(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
-		config.Env, config.Labels = []string{"A=1"}, map[string]string{"team": "x"}
-		config.ExposedPorts = nat.PortSet{"80/tcp": {}}
-		host.NetworkMode = dockertypes.NetworkMode(network1)
-		host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38227"}}}
-		host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyOnFailure, MaximumRetryCount: 3}
-		net.EndpointsConfig = map[string]*network.EndpointSettings{network1: {
-			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.27.99"}, Aliases: []string{"web"},
-		}}
-	})
-	require.NoError(t, b.NetworkConnect(t.Context(), network2, b.ID, &network.EndpointSettings{Aliases: []string{"second"}}))
+	b := containertest.Start(t,
+		func(config *dockertypes.Config, host *dockertypes.HostConfig, net *network.NetworkingConfig) {
+			config.Env, config.Labels = []string{"A=1"}, map[string]string{"team": "x"}
+			config.ExposedPorts = nat.PortSet{"80/tcp": {}}
+			host.NetworkMode = dockertypes.NetworkMode(network1)
+			host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38227"}}}
+			host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyOnFailure, MaximumRetryCount: 3}
+			net.EndpointsConfig = map[string]*network.EndpointSettings{network1: {
+				IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.27.99"}, Aliases: []string{"web"},
+			}}
+		})
+	require.NoError(t,
+		b.NetworkConnect(t.Context(), network2, b.ID, &network.EndpointSettings{Aliases: []string{"second"}}))
 	before, s := settings(b.Inspect(t)), newStage(t, t.TempDir())
 	e := s.entry(t)
-	change, err := s.replace.Plan(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}))
+	change, err := s.replace.Plan(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}))
 	require.NoError(t, err)
 	assert.Equal(t, activities.High, change.Risk)
 	assert.Contains(t, strings.Join(change.Facts, "; "), "127.0.0.1:38227 to 80/tcp")
 	assert.Contains(t, strings.Join(change.Facts, "; "), "`docker container prune` would remove it, and the undo with it")
 
 	// The checks run before anything is stopped, in a container beside the old one.
-	r, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]},
-		activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/green"}}), change.Digest)
+	r, err := s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]},
+			activities.Check{Exists: &activities.ExistsCheck{Path: "/srv/green"}}), change.Digest)
 	require.NoError(t, err)
 	fresh := b.Inspect(t)
 	assert.Equal(t, r.Outputs["container"], fresh.ID)
@@ -89,7 +94,8 @@ func TestReplaceThatFailsItsChecksLeavesTheOldContainerAlone(t *testing.T) {
 		}
 	})
 	e, started := s.entry(t), b.Inspect(t).State.StartedAt
-	with := step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[1]}, activities.Check{Exists: &activities.ExistsCheck{Path: "/none"}})
+	with := step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[1]},
+		activities.Check{Exists: &activities.ExistsCheck{Path: "/none"}})
 	change, err := s.replace.Plan(t.Context(), e, with)
 	require.NoError(t, err)
 	assert.Contains(t, strings.Join(change.Facts, "\n"), "mounted read-only")
@@ -122,7 +128,8 @@ func TestReplaceThatFailsItsChecksLeavesTheOldContainerAlone(t *testing.T) {
 	}
 }
 
-// TestAFencedReplaceDoesNotPutTheOldContainerAside: an undo that has begun, and waits for a person perhaps, finds it at work.
+// TestAFencedReplaceDoesNotPutTheOldContainerAside: an undo that has begun, and waits for a person
+// perhaps, finds it at work.
 func TestAFencedReplaceDoesNotPutTheOldContainerAside(t *testing.T) {
 	t.Parallel()
 	b, f := containertest.Start(t), newFront(t)
@@ -132,7 +139,8 @@ func TestAFencedReplaceDoesNotPutTheOldContainerAside(t *testing.T) {
 		_, err := s.token(t, e).Decide(journal.Undoing)
 		assert.NoError(t, err)
 	})
-	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	_, err := s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
 	assert.Equal(t, b.ID, b.Inspect(t).ID)
 	u, err := s.replace.Undo(t.Context(), e, activities.Decision{})
@@ -146,7 +154,8 @@ func TestAnOrphanedReplaceWhoseOldContainerIsGoneIsSettled(t *testing.T) {
 	t.Parallel()
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e := s.entry(t)
-	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	_, err := s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 	require.NoError(t, err)
 	fresh := b.Inspect(t).ID
 	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
@@ -160,14 +169,17 @@ func TestAnOrphanedReplaceWhoseOldContainerIsGoneIsSettled(t *testing.T) {
 	assert.True(t, b.Inspect(t).State.Running)
 }
 
-// TestAStepBeforeAReplaceIsUndoneInItsPlace: not in the container that was put aside, and only as a person decides.
+// TestAStepBeforeAReplaceIsUndoneInItsPlace: not in the container that was put aside, and only as a
+// person decides.
 func TestAStepBeforeAReplaceIsUndoneInItsPlace(t *testing.T) {
 	t.Parallel()
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	before, first, e := containertest.Files(t, b), s.entry(t), s.entry(t)
-	_, err := s.action.Apply(t.Context(), first, step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/x"}), "")
+	_, err := s.action.Apply(t.Context(), first, step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/x"}),
+		"")
 	require.NoError(t, err)
-	_, err = s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	_, err = s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 	require.NoError(t, err)
 	fresh := b.Inspect(t).ID
 	u, err := s.action.Undo(t.Context(), first, activities.Decision{})
@@ -192,8 +204,8 @@ func TestAStepBeforeAReplaceIsUndoneInItsPlace(t *testing.T) {
 	assert.True(t, cerrdefs.IsNotFound(err))
 }
 
-// TestAContainerIsReplacedByOneFromACheckpoint: and that is taken back, with the step before it, whether or not the record
-// that has the checkpoint is released first.
+// TestAContainerIsReplacedByOneFromACheckpoint: and that is taken back, with the step before it,
+// whether or not the record that has the checkpoint is released first.
 func TestAContainerIsReplacedByOneFromACheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, released := range map[string]bool{"undone in turn": false, "checkpoint released first": true} {
@@ -202,10 +214,12 @@ func TestAContainerIsReplacedByOneFromACheckpoint(t *testing.T) {
 			b, s := containertest.Start(t), newStage(t, t.TempDir())
 			b.Run(t, "echo before >/srv/a")
 			before, first, e := containertest.Files(t, b), s.entry(t), s.entry(t)
-			ran, err := s.action.Apply(t.Context(), first, step(t, map[string]any{"container": b.Name, "command": "echo after >/srv/a"}), "")
+			ran, err := s.action.Apply(t.Context(), first,
+				step(t, map[string]any{"container": b.Name, "command": "echo after >/srv/a"}), "")
 			require.NoError(t, err)
 			after := containertest.Files(t, b)
-			_, err = s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": ran.Outputs["checkpoint"]}), "")
+			_, err = s.replace.Apply(t.Context(), e,
+				step(t, map[string]any{"container": b.Name, "image": ran.Outputs["checkpoint"]}), "")
 			require.NoError(t, err)
 			require.Equal(t, before, containertest.Files(t, b))
 			require.NotEqual(t, b.ID, b.Inspect(t).ID)
@@ -240,9 +254,11 @@ func TestWhatRunsInTheNewContainerIsUndoneBeforeIt(t *testing.T) {
 	testrun.Sampled(t)
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e, after := s.entry(t), s.entry(t)
-	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	_, err := s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 	require.NoError(t, err)
-	_, err = s.action.Apply(t.Context(), after, step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/x"}), "")
+	_, err = s.action.Apply(t.Context(), after, step(t, map[string]any{"container": b.Name, "command": "echo x >/srv/x"}),
+		"")
 	require.NoError(t, err)
 	u, err := s.action.Undo(t.Context(), after, activities.Decision{})
 	require.NoError(t, err)
@@ -289,7 +305,8 @@ func TestOldContainerThatWasRemovedIsNotMadeUp(t *testing.T) {
 	t.Parallel()
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	e := s.entry(t)
-	_, err := s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	_, err := s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 	require.NoError(t, err)
 	fresh := b.Inspect(t).ID
 	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
@@ -298,17 +315,21 @@ func TestOldContainerThatWasRemovedIsNotMadeUp(t *testing.T) {
 	assert.Equal(t, fresh, b.Inspect(t).ID, "the new one is left alone")
 }
 
-// TestLateCallsDoNothingToTheOldContainer makes the calls that a forward or an undo still has in hand when it wakes up after
-// the step was undone. The undo looks at what it takes away also where one before it had looked; and needs no image of the old
-// container's.
+// TestLateCallsDoNothingToTheOldContainer makes the calls that a forward or an undo still has in
+// hand when it wakes up after the step was undone. The undo looks at what it takes away also where
+// one before it had looked; and needs no image of the old container's.
 func TestLateCallsDoNothingToTheOldContainer(t *testing.T) {
 	t.Parallel()
 	testrun.Sampled(t)
-	own, err := containertest.Docker(t).ContainerCommit(t.Context(), containertest.Start(t).ID, dockertypes.CommitOptions{})
+	own, err := containertest.Docker(t).ContainerCommit(t.Context(), containertest.Start(t).ID,
+		dockertypes.CommitOptions{})
 	require.NoError(t, err)
-	b, s := containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) { c.Image = own.ID }), newStage(t, t.TempDir())
+	b, s := containertest.Start(t,
+		func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) { c.Image = own.ID }),
+		newStage(t, t.TempDir())
 	e := s.entry(t)
-	_, err = s.replace.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+	_, err = s.replace.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 	require.NoError(t, err)
 	containertest.RemoveImage(t, own.ID)
 	_, err = s.token(t, e).Create("back", &struct{}{}) // an undo has looked, and died

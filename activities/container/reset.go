@@ -15,9 +15,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// Reset makes the container anew from the image that it was made from in the first place. It needs of the step's record
-// no more than the name of the container, which is in the entry too; a command that has provably not run costs nobody
-// a container.
+// Reset makes the container anew from the image that it was made from in the first place. It needs
+// of the step's record no more than the name of the container, which is in the entry too; a command
+// that has provably not run costs nobody a container.
 func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	u, undone, over, err := x.beginUndo(ctx, e)
 	if over || err != nil {
@@ -49,8 +49,8 @@ func (x *execAction) Reset(ctx context.Context, e activities.Entry, d activities
 	return x.conclude(ctx, e, t, by)
 }
 
-// planReset finds what a reset has to make: by the record, or where that is damaged by the name that the container has in
-// the entry.
+// planReset finds what a reset has to make: by the record, or where that is damaged by the name
+// that the container has in the entry.
 func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journal.Token) (conclusion, error) {
 	by := conclusion{Turn: checkpoint.ResetTurn}
 	var stands lineage.Successor
@@ -79,8 +79,10 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 	return by, err
 }
 
-// findPresent finds the container that had an id once, under the one that it has now, which stands has.
-func (x *execAction) findPresent(ctx context.Context, id string) (stands lineage.Successor, c container.InspectResponse, err error) {
+// findPresent finds the container that had an id once, under the one that it has now, which stands
+// has.
+func (x *execAction) findPresent(ctx context.Context, id string) (stands lineage.Successor, c container.InspectResponse,
+	err error) {
 	if stands, err = x.lineage.Walk(ctx, id, func(lineage.Successor) bool { return false }); err != nil {
 		return stands, c, err
 	}
@@ -96,7 +98,9 @@ func (x *execAction) findNamed(ctx context.Context, e activities.Entry) (contain
 	}
 	c, err := x.engine.ContainerInspect(ctx, p.Container)
 	if engine.IsNotFound(err) {
-		return c, activities.Errorf(activities.DamagedRecord, "the record of token %s is damaged, and there is no container %q any more to see how it was made", e.Token, p.Container)
+		return c, activities.Errorf(activities.DamagedRecord,
+			"the record of token %s is damaged, and there is no container %q any more to see how it was made", e.Token,
+			p.Container)
 	}
 	return c, engine.Explain("looking at container "+p.Container, err)
 }
@@ -105,7 +109,8 @@ func (x *execAction) findNamed(ctx context.Context, e activities.Entry) (contain
 func (x *execAction) makeAnew(ctx context.Context, e activities.Entry, by conclusion) (activities.Undone, error) {
 	name := engine.NameOf(by.Container)
 	back, err := x.backends.Commit.RollBack(ctx, checkpoint.Rollback{
-		Token: e.Token, Turn: checkpoint.ResetTurn, Container: by.Container, Checkpoint: by.Image, Occupant: by.Occupant, Stopped: by.Stopped,
+		Token: e.Token, Turn: checkpoint.ResetTurn, Container: by.Container, Checkpoint: by.Image, Occupant: by.Occupant,
+		Stopped: by.Stopped,
 	})
 	if err != nil {
 		return activities.Undone{}, err

@@ -42,18 +42,21 @@ func TestResetMakesTheContainerAsItsImageMadeIt(t *testing.T) {
 	_, err := containertest.Docker(t).VolumeCreate(t.Context(), volume.CreateOptions{Name: named})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), named, true))
+		require.NoError(t,
+			containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), named, true))
 	})
-	b := containertest.Start(t, func(config *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
-		config.Labels, config.Env = map[string]string{"team": "x"}, []string{"A=1"}
-		host.Binds, host.NetworkMode = []string{named + ":/named"}, "bridge"
-	})
+	b := containertest.Start(t,
+		func(config *dockertypes.Config, host *dockertypes.HostConfig, _ *network.NetworkingConfig) {
+			config.Labels, config.Env = map[string]string{"team": "x"}, []string{"A=1"}
+			host.Binds, host.NetworkMode = []string{named + ":/named"}, "bridge"
+		})
 	s := newStage(t, t.TempDir())
 	b.Run(t, "echo v >/named/v")
 	image, made := containertest.Files(t, b), settings(b.Inspect(t))
 	b.Run(t, "echo by-hand >/srv/a")
 	rolledBack := s.entry(t)
-	_, err = s.action.Apply(t.Context(), rolledBack, step(t, map[string]any{"container": b.Name, "command": "touch /srv/b"}), "")
+	_, err = s.action.Apply(t.Context(), rolledBack,
+		step(t, map[string]any{"container": b.Name, "command": "touch /srv/b"}), "")
 	require.NoError(t, err)
 	mustUndo(t, s, rolledBack, activities.Decision{}) // so that the container stands on a checkpoint
 	e, with := s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /srv/c; rm /bin/cat"})
@@ -115,7 +118,8 @@ func TestResetWhereTheUndoIsBeyondRepair(t *testing.T) {
 			s, image := newStage(t, state), containertest.Files(t, b)
 			e := s.entry(t)
 			e.Params = []byte(`{"container":"` + b.Name + `"}`)
-			_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}), "")
+			_, err := s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "echo two >/srv/a"}),
+				"")
 			require.NoError(t, err)
 			left := containertest.Files(t, b)
 			c.damage(t, b, state, e)
@@ -163,7 +167,8 @@ func TestResetBringsBackARemovedContainerButReplacesAnotherOnlyByForce(t *testin
 	b, s := containertest.Start(t), newStage(t, t.TempDir())
 	image := containertest.Files(t, b)
 	removed := s.entry(t)
-	_, err := s.action.Apply(t.Context(), removed, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
+	_, err := s.action.Apply(t.Context(), removed, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}),
+		"")
 	require.NoError(t, err)
 	require.NoError(t, b.ContainerRemove(t.Context(), b.Name, dockertypes.RemoveOptions{Force: true}))
 	mustReset(t, s, removed)
@@ -173,7 +178,8 @@ func TestResetBringsBackARemovedContainerButReplacesAnotherOnlyByForce(t *testin
 	_, err = s.action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/a"}), "")
 	require.NoError(t, err)
 	require.NoError(t, b.ContainerRemove(t.Context(), b.Name, dockertypes.RemoveOptions{Force: true}))
-	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: containertest.ShellImage(t, b.Client)}, &dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
+	other, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: containertest.ShellImage(t, b.Client)},
+		&dockertypes.HostConfig{NetworkMode: "none"}, nil, nil, b.Name)
 	require.NoError(t, err)
 	u := s.reset(t, e, activities.Decision{})
 	require.Equal(t, activities.Drifted, u.Outcome)
@@ -184,7 +190,8 @@ func TestResetBringsBackARemovedContainerButReplacesAnotherOnlyByForce(t *testin
 	assert.Equal(t, image, containertest.Files(t, b))
 }
 
-// TestUndosAndResetsAtOnceAgreeOnOneOutcome: whoever is quicker, the outcome that is kept is what the container came to.
+// TestUndosAndResetsAtOnceAgreeOnOneOutcome: whoever is quicker, the outcome that is kept is what
+// the container came to.
 func TestUndosAndResetsAtOnceAgreeOnOneOutcome(t *testing.T) {
 	t.Parallel()
 	testrun.Sampled(t)
@@ -194,7 +201,8 @@ func TestUndosAndResetsAtOnceAgreeOnOneOutcome(t *testing.T) {
 	b.Run(t, "echo one >/srv/a")
 	before := containertest.Files(t, b)
 	e := stages[0].entry(t)
-	_, err := stages[0].action.Apply(t.Context(), e, step(t, map[string]any{"container": b.Name, "command": "touch /srv/b"}), "")
+	_, err := stages[0].action.Apply(t.Context(), e,
+		step(t, map[string]any{"container": b.Name, "command": "touch /srv/b"}), "")
 	require.NoError(t, err)
 	ends, errs := make([]activities.Undone, len(stages)), make([]error, len(stages))
 	atOnce(len(stages), func(i int) {

@@ -17,7 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// TestACheckpointByCommitNeedsRoomOnTheEnginesDisk has an engine that says it is on another disk than it is.
+// TestACheckpointByCommitNeedsRoomOnTheEnginesDisk has an engine that says it is on another disk
+// than it is.
 func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	t.Parallel()
 	testrun.Sampled(t)
@@ -49,7 +50,8 @@ func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	_, err = s.action.Apply(t.Context(), e, with, "")
 	require.Equal(t, activities.ActionFailed, activities.TypeOf(err), "it is tried again: %v", err)
 	require.ErrorContains(t, err, "checkpoint of container "+b.Name+": the container engine's disk, at "+disk+", has ")
-	require.ErrorContains(t, err, "what the container has written needs 102 MiB and 1000 inodes; docker system df shows what takes the space")
+	require.ErrorContains(t, err,
+		"what the container has written needs 102 MiB and 1000 inodes; docker system df shows what takes the space")
 	require.Zero(t, commits)
 	require.Equal(t, before, containertest.Files(t, b), "nothing is touched")
 
@@ -61,7 +63,8 @@ func TestACheckpointByCommitNeedsRoomOnTheEnginesDisk(t *testing.T) {
 	require.Equal(t, before, containertest.Files(t, b))
 }
 
-// TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone has the worker's state on a disk of its own.
+// TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone has the worker's state on a disk of its
+// own.
 func TestAFullDiskUnderTheJournalIsSaidAndNothingIsHalfDone(t *testing.T) {
 	t.Parallel()
 	testrun.Sampled(t)

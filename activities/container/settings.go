@@ -9,10 +9,11 @@ var Kind = activities.Kind{Sample: &Settings{}, Attend: Attend}
 type Settings struct {
 	// Engine is the Docker engine's address. Defaults to DOCKER_HOST, else the default socket.
 	Engine string `yaml:"engine"`
-	// Layers is "auto", "never" or "require": whether checkpoints of running containers are layers over their root, exact
-	// and made in milliseconds by a helper container on the engine. Auto falls back to docker commit where layers do not
-	// work: on an old kernel, or for a container whose own processes use its files. Require refuses instead, and a worker
-	// whose engine has no layers does not start. Defaults to "auto".
+	// Layers is "auto", "never" or "require": whether checkpoints of running containers are layers
+	// over their root, exact and made in milliseconds by a helper container on the engine. Auto falls
+	// back to docker commit where layers do not work: on an old kernel, or for a container whose own
+	// processes use its files. Require refuses instead, and a worker whose engine has no layers does
+	// not start. Defaults to "auto".
 	Layers LayersMode `yaml:"layers"`
 }
 

@@ -25,7 +25,8 @@ import (
 // mostLayers are as many as an engine takes.
 const mostLayers = 125
 
-// deepImage is the image of small containers with so many empty layers over it that an engine takes no more.
+// deepImage is the image of small containers with so many empty layers over it that an engine takes
+// no more.
 func deepImage(t *testing.T) string {
 	t.Helper()
 	c, ref := containertest.Docker(t), "unwind/test-deep:"+containertest.Random()
@@ -84,7 +85,8 @@ func deepImage(t *testing.T) string {
 	require.Len(t, is.RootFS.Layers, mostLayers)
 	t.Cleanup(func() {
 		o := containertest.Outliving(t)
-		_, err := containertest.Docker(o).ImageRemove(o.Context(), ref, dockerimage.RemoveOptions{Force: true, PruneChildren: true})
+		_, err := containertest.Docker(o).ImageRemove(o.Context(), ref,
+			dockerimage.RemoveOptions{Force: true, PruneChildren: true})
 		require.NoError(t, err)
 	})
 	return ref

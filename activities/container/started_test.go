@@ -13,7 +13,8 @@ import (
 
 // TestWhatTheProgramWritesAtItsStartIsNobodyElsesChange has a hook of the whole process.
 func TestWhatTheProgramWritesAtItsStartIsNobodyElsesChange(t *testing.T) {
-	for name, open := range map[string]func(testing.TB, string) *stage{"read by export": newStage, "read by a helper": layersStage} {
+	for name, open := range map[string]func(testing.TB, string) *stage{"read by export": newStage,
+		"read by a helper": layersStage} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, t.TempDir())
 			b := startOwn(t, "date +%N >>/srv/starts; mkdir -p /srv/run; echo $$ >/srv/run/pid\nsleep infinity\n")
@@ -50,7 +51,8 @@ func TestWhatTheProgramWritesAtItsStartIsNobodyElsesChange(t *testing.T) {
 			assert.NotContains(t, u.Drift.Diff, "/srv/run/pid")
 			mustUndo(t, s, entries[1], activities.Decision{Force: u.Drift.Digest})
 			mustUndo(t, s, entries[0], activities.Decision{Redoable: true})
-			_, err = s.action.Apply(t.Context(), s.again(t, entries[0]), step(t, map[string]any{"container": b.Name, "command": "echo 1 >/srv/1"}), "")
+			_, err = s.action.Apply(t.Context(), s.again(t, entries[0]),
+				step(t, map[string]any{"container": b.Name, "command": "echo 1 >/srv/1"}), "")
 			require.NoError(t, err, "it is nobody else's change to a redo either")
 		})
 	}

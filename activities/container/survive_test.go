@@ -39,7 +39,8 @@ type workerJob struct {
 	Step  activities.Step
 	// Undo is the decision of an undo; nil: the step is applied.
 	Undo *activities.Decision
-	// Stop is the point at which the worker stops itself the first time that it comes by; empty: it runs on.
+	// Stop is the point at which the worker stops itself the first time that it comes by; empty: it
+	// runs on.
 	Stop string
 }
 
@@ -100,9 +101,10 @@ func startWorker(t testing.TB, j workerJob) worker {
 	return worker{c, stdin, said}
 }
 
-// dyingInACommit is a step whose worker was killed while the engine took the checkpoint for it, or just after: the engine
-// goes on.
-func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.Entry, with activities.Step, label string) {
+// dyingInACommit is a step whose worker was killed while the engine took the checkpoint for it, or
+// just after: the engine goes on.
+func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.Entry, with activities.Step,
+	label string) {
 	t.Helper()
 	state, mark := t.TempDir(), containertest.Random()
 	b = containertest.Start(t, func(c *dockertypes.Config, _ *dockertypes.HostConfig, _ *network.NetworkingConfig) {
@@ -116,7 +118,8 @@ func dyingInACommit(t *testing.T) (b *containertest.Box, s *stage, e activities.
 	require.NoError(t, b.CopyToContainer(t.Context(), b.ID, "/srv", &large, dockertypes.CopyToContainerOptions{}))
 	s = newStage(t, state)
 	e, with = s.entry(t), step(t, map[string]any{"container": b.Name, "command": "touch /srv/new"})
-	paused, failed := b.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", b.ID), filters.Arg("event", "pause"))})
+	paused, failed := b.Events(t.Context(),
+		events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", b.ID), filters.Arg("event", "pause"))})
 	w := startWorker(t, workerJob{State: state, Entry: e, Step: with, Stop: "container.exec:checkpoint-taken"})
 	select {
 	case <-paused: // by the engine, while it commits
@@ -140,7 +143,8 @@ func TestACheckpointOfADeadAttemptIsNoOrphan(t *testing.T) {
 	assert.Equal(t, activities.Compensated, u.Outcome)
 	assert.Empty(t, containertest.Checkpoints(t, e.Token))
 	// What the container stands on is one image; all that are made from it have its label.
-	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	made, err := b.ImageList(t.Context(),
+		image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	require.NoError(t, err)
 	require.Len(t, made, 1)
 	assert.Equal(t, b.Inspect(t).Image, made[0].ID)
@@ -154,12 +158,14 @@ func TestAnUndoLeavesNoCheckpointThatIsStillBeingTaken(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, activities.Nothing, u.Outcome)
 	require.False(t, b.Inspect(t).State.Paused)
-	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	made, err := b.ImageList(t.Context(),
+		image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	require.NoError(t, err)
 	assert.Empty(t, made)
 }
 
-// An engine that was stopped takes a checkpoint when the worker that asked for it is dead, and its step undone.
+// An engine that was stopped takes a checkpoint when the worker that asked for it is dead, and its
+// step undone.
 func TestACheckpointThatComesAfterTheUndoIsDroppedByALateSweep(t *testing.T) {
 	t.Parallel()
 	testrun.Sampled(t)
@@ -191,15 +197,18 @@ func TestACheckpointThatComesAfterTheUndoIsDroppedByALateSweep(t *testing.T) {
 	again, err = s.action.Undo(t.Context(), e, activities.Decision{})
 	require.NoError(t, err)
 	assert.Zero(t, again.LookAgain, "the late sweep's")
-	made, err := b.ImageList(t.Context(), image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+	made, err := b.ImageList(t.Context(),
+		image.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
 	require.NoError(t, err)
 	assert.Empty(t, made)
 }
 
-// slow is a command that counts its runs, says so, and waits for a file outside of what is compared.
+// slow is a command that counts its runs, says so, and waits for a file outside of what is
+// compared.
 const slow = `echo run >>/srv/count; echo first; while [ ! -e /tmp/go ]; do sleep 0.05; done; echo second; cat /srv/count`
 
-// began waits until run n of a step stands in the container, and returns its supervisor's process id.
+// began waits until run n of a step stands in the container, and returns its supervisor's process
+// id.
 func began(t testing.TB, state, token string, n int) int {
 	t.Helper()
 	var doc struct {
@@ -333,7 +342,8 @@ func TestUndoEndsARunningCommand(t *testing.T) {
 	assert.Len(t, processes(t, b), 1)
 }
 
-// TestStoppedSupervisorWakesTooLate stops the one process that could still act for a step, undoes the step, and wakes it.
+// TestStoppedSupervisorWakesTooLate stops the one process that could still act for a step, undoes
+// the step, and wakes it.
 func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	t.Parallel()
 	b, state := containertest.Start(t), t.TempDir()
@@ -351,7 +361,8 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, activities.Compensated, u.Outcome)
 	next := s.entry(t)
-	_, err = s.action.Apply(t.Context(), next, step(t, map[string]any{"container": b.Name, "command": "echo next >/srv/a"}), "")
+	_, err = s.action.Apply(t.Context(), next,
+		step(t, map[string]any{"container": b.Name, "command": "echo next >/srv/a"}), "")
 	require.NoError(t, err)
 	left := containertest.Files(t, b)
 	require.NoError(t, syscall.Kill(supervisor, syscall.SIGCONT))
@@ -362,7 +373,8 @@ func TestStoppedSupervisorWakesTooLate(t *testing.T) {
 	assert.Equal(t, activities.AsLeft, seen.State)
 }
 
-// A command that was cut off has begun, whatever it has left: nobody may be told that it had not happened.
+// A command that was cut off has begun, whatever it has left: nobody may be told that it had not
+// happened.
 func TestACommandThatWasCutOffHasBegun(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
@@ -396,7 +408,8 @@ func TestACommandThatWasCutOffHasBegun(t *testing.T) {
 	e, _ := cut(true)
 	seen := observe(e)
 	require.Equal(t, activities.Unseen, seen.State)
-	require.Contains(t, seen.Detail, "the command has begun, and still runs; the filesystem of "+b.Name+" equals that before the step")
+	require.Contains(t, seen.Detail,
+		"the command has begun, and still runs; the filesystem of "+b.Name+" equals that before the step")
 	undo(e)
 
 	e, supervisor := cut(false)

@@ -35,7 +35,8 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	case err != nil:
 		return activities.Undone{}, err
 	case !found:
-		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone, though its command may have run", e.Token)
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord,
+			"the record of token %s is gone, though its command may have run", e.Token)
 	}
 	if err := x.leases.Wait(ctx, engine.NameOf(rec.Container), e.Token); err != nil {
 		return activities.Undone{}, err
@@ -56,7 +57,8 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 		if looks == 2 {
 			return undone, nil
 		}
-		// A later step may have been undone since this undo looked: then what it saw was that one's doing.
+		// A later step may have been undone since this undo looked: then what it saw was that one's
+		// doing.
 		u.first = false
 		if undone, err = x.takeBack(ctx, e, &u, rec, d); err != nil {
 			return undone, err
@@ -66,7 +68,8 @@ func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 }
 
 // takeBack rolls the container back, unless someone else has changed it since the step.
-func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord, d activities.Decision) (undone activities.Undone, err error) {
+func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord,
+	d activities.Decision) (undone activities.Undone, err error) {
 	t := u.Token
 	to, before, err := rollbackOf(t, e.Token, rec, checkpoint.UndoTurn)
 	if err != nil {
@@ -113,8 +116,8 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoin
 	return noteUnended(t, undone)
 }
 
-// healed are the tokens of later steps whose undo had left something over in a container that this one has replaced by what was there
-// before. What is left in volumes stays.
+// healed are the tokens of later steps whose undo had left something over in a container that this
+// one has replaced by what was there before. What is left in volumes stays.
 func (x *execAction) healed(ctx context.Context, token string, rec stepRecord) (tokens []string, err error) {
 	if x.backends.Of(rec.Backend).Traits().Differential {
 		return nil, nil
@@ -134,7 +137,8 @@ func (x *execAction) healed(ctx context.Context, token string, rec stepRecord) (
 		var undone activities.Undone
 		_, failed = t.Read(journal.Outcome, &undone)
 		was, found, unread := readRecord(t)
-		if err = errors.Join(err, failed, unread); err == nil && found && undone.Outcome == activities.Residue && len(was.Volumes) == 0 {
+		if err = errors.Join(err, failed, unread); err == nil && found && undone.Outcome == activities.Residue &&
+			len(was.Volumes) == 0 {
 			tokens = append(tokens, other)
 		}
 	}
@@ -154,7 +158,8 @@ func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone,
 	if _, ended, err := target.ReadCompletion(t); err != nil || ended {
 		return undone, err
 	}
-	const meanwhile = "the step had not come to its end: what others changed in the container since the checkpoint cannot be told from its doings, and is gone too"
+	const meanwhile = "the step had not come to its end: what others changed in the container since the checkpoint " +
+		"cannot be told from its doings, and is gone too"
 	if undone.Outcome == activities.Restored {
 		undone.Observed += "; " + meanwhile
 	} else {
@@ -163,9 +168,12 @@ func noteUnended(t *journal.Token, undone activities.Undone) (activities.Undone,
 	return undone, nil
 }
 
-// prepareRollback looks for drift, and checks that the rollback can do what it has to, before anything is touched. Seen is what may be
-// overwritten in volumes. Over says that there is nothing to roll back, as undone tells.
-func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord, to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone, seen manifest.Manifest, over bool, err error) {
+// prepareRollback looks for drift, and checks that the rollback can do what it has to, before
+// anything is touched. Seen is what may be overwritten in volumes. Over says that there is nothing
+// to roll back, as undone tells.
+func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u *undoing, rec stepRecord,
+	to *checkpoint.Rollback, before manifest.Manifest, d activities.Decision) (undone activities.Undone,
+	seen manifest.Manifest, over bool, err error) {
 	t := u.Token
 	now, present, err := x.viewUndisturbed(ctx, t, rec, e.Token)
 	if err != nil {
@@ -210,7 +218,8 @@ func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u 
 }
 
 // report says what was seen after a rollback.
-func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Rollback, back checkpoint.Restoration) (activities.Undone, error) {
+func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Rollback,
+	back checkpoint.Restoration) (activities.Undone, error) {
 	undone := x.backends.Of(rec.Backend).Report(volumes.Without(rec.Container, rec.Volumes), r, back)
 	if how := rec.Backend.Remark(); how != "" {
 		undone.Observed += "; " + how
@@ -220,7 +229,8 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 	}
 	if len(back.Differs) > 0 {
 		undone.Outcome = activities.Residue
-		undone.Observed = fmt.Sprintf("not as before the step: %s of %s", activities.CountOf(len(back.Differs), "path"), engine.NameOf(rec.Container))
+		undone.Observed = fmt.Sprintf("not as before the step: %s of %s", activities.CountOf(len(back.Differs), "path"),
+			engine.NameOf(rec.Container))
 		undone.Losses = append(manifest.Few(back.Differs), undone.Losses...)
 	}
 	stands, err := x.standsNow(ctx, undone, back)
@@ -235,7 +245,8 @@ func (x *execAction) report(ctx context.Context, rec stepRecord, r checkpoint.Ro
 }
 
 // standsNow adds how the container stands after a rollback.
-func (x *execAction) standsNow(ctx context.Context, undone activities.Undone, back checkpoint.Restoration) (activities.Undone, error) {
+func (x *execAction) standsNow(ctx context.Context, undone activities.Undone,
+	back checkpoint.Restoration) (activities.Undone, error) {
 	if back.Runs {
 		return undone, nil
 	}
@@ -252,7 +263,8 @@ func (x *execAction) standsNow(ctx context.Context, undone activities.Undone, ba
 		undone.Observed += "; it was stopped since the step, and stays so"
 	case !after.State.Running:
 		undone.Outcome = activities.Residue
-		undone.Observed += fmt.Sprintf("; it does not run: %s with exit status %d after its start", after.State.Status, after.State.ExitCode)
+		undone.Observed += fmt.Sprintf("; it does not run: %s with exit status %d after its start", after.State.Status,
+			after.State.ExitCode)
 	}
 	return undone, nil
 }

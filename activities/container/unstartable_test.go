@@ -21,7 +21,8 @@ func startOwn(t testing.TB, script string) *containertest.Box {
 		c.Entrypoint, c.Cmd, c.User = []string{"/app/run.sh"}, nil, "root"
 		c.Volumes = map[string]struct{}{"/data": {}}
 	})
-	b.Put(t, "/data", map[string]string{"kept": "x\n"}) // an engine gives an empty volume the times of its folder in the image
+	// an engine gives an empty volume the times of its folder in the image
+	b.Put(t, "/data", map[string]string{"kept": "x\n"})
 	b.Put(t, "/app", map[string]string{"run.sh": "#!/bin/sh\n" + script, "needed": "x\n"})
 	require.NoError(t, b.ContainerStart(t.Context(), b.Name, dockertypes.StartOptions{}))
 	return b
@@ -45,7 +46,8 @@ func TestAStateThatCannotRunDoesNotKeepAnEarlierOneFromComingBack(t *testing.T) 
 			first, second := s.entry(t), s.entry(t)
 			_, err := s.action.Apply(t.Context(), first, step(t, map[string]any{"container": b.Name, "command": of.command}), "")
 			require.NoError(t, err)
-			_, err = s.action.Apply(t.Context(), second, step(t, map[string]any{"container": b.Name, "command": "touch /srv/it; exit 1", "volumes": of.volumes}), "")
+			_, err = s.action.Apply(t.Context(), second,
+				step(t, map[string]any{"container": b.Name, "command": "touch /srv/it; exit 1", "volumes": of.volumes}), "")
 			require.Equal(t, activities.Unsuccessful, activities.TypeOf(err), "%v", err)
 			u, err := s.action.Undo(t.Context(), second, activities.Decision{})
 			require.NoError(t, err)

@@ -24,8 +24,10 @@ func (x *execAction) view(ctx context.Context, t *journal.Token, rec stepRecord)
 	return s, err
 }
 
-// viewBy looks at it with read, which is not asked where it is gone, and returns its inspection too.
-func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecord, read func(present container.InspectResponse) (manifest.Manifest, error)) (
+// viewBy looks at it with read, which is not asked where it is gone, and returns its inspection
+// too.
+func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecord,
+	read func(present container.InspectResponse) (manifest.Manifest, error)) (
 	s target.View, present container.InspectResponse, err error,
 ) {
 	s.Name = engine.NameOf(rec.Container)
@@ -106,7 +108,8 @@ func (r stepRecord) diffUncovered(seen checkpoint.Uncovered) (differs []string) 
 }
 
 // compareRemains lists those that are of the step's making: the engine and others write there too.
-func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec stepRecord, back checkpoint.Restoration) (differs []string, err error) {
+func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec stepRecord,
+	back checkpoint.Restoration) (differs []string, err error) {
 	if back.Uncovered != nil {
 		differs = rec.diffUncovered(*back.Uncovered)
 	} else {
@@ -122,7 +125,8 @@ func (x *execAction) compareRemains(ctx context.Context, t *journal.Token, rec s
 	return differs, err
 }
 
-// changedNodes are those nodes that the step has changed; where it has not come to its end, it may be any.
+// changedNodes are those nodes that the step has changed; where it has not come to its end, it may
+// be any.
 func changedNodes(t *journal.Token, rec stepRecord) (map[string]string, error) {
 	done, ended, err := target.ReadCompletion(t)
 	if err != nil || !ended {
@@ -137,7 +141,8 @@ func changedNodes(t *journal.Token, rec stepRecord) (map[string]string, error) {
 	return nodes, nil
 }
 
-// withoutNodes leaves out of what a step has changed beside its checkpoint what a rollback makes again.
+// withoutNodes leaves out of what a step has changed beside its checkpoint what a rollback makes
+// again.
 func (r stepRecord) withoutNodes(beside []string) []string {
 	return slices.DeleteFunc(slices.Clone(beside), func(line string) bool { return r.Nodes[line[len("~ "):]] != "" })
 }

@@ -17,7 +17,8 @@ import (
 )
 
 // findVolumes finds the volumes that a step keeps a copy of, or says why it cannot.
-func (x *execAction) findVolumes(ctx context.Context, p params, in container.InspectResponse) ([]volumes.Volume, error) {
+func (x *execAction) findVolumes(ctx context.Context, p params, in container.InspectResponse) ([]volumes.Volume,
+	error) {
 	if p.Volumes == "" {
 		return nil, nil
 	}
@@ -29,9 +30,10 @@ func (x *execAction) copies(t *journal.Token, rec stepRecord) volumes.Copies {
 	return volumes.Copies{Engine: x.engine, Token: t, Volumes: rec.Volumes}
 }
 
-// rollBack rolls the container back, and with it the volumes that the step keeps copies of: while nothing of what the rollback
-// has started runs. Seen is what may be overwritten of them; nil: all.
-func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRecord, to checkpoint.Rollback, before, seen manifest.Manifest) (checkpoint.Restoration, error) {
+// rollBack rolls the container back, and with it the volumes that the step keeps copies of: while
+// nothing of what the rollback has started runs. Seen is what may be overwritten of them; nil: all.
+func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRecord, to checkpoint.Rollback, before,
+	seen manifest.Manifest) (checkpoint.Restoration, error) {
 	if len(rec.Volumes) == 0 {
 		return x.backends.Of(rec.Backend).RollBack(ctx, to)
 	}
@@ -60,7 +62,8 @@ func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRec
 	return back, nil
 }
 
-// pause is the document which says how the container is to be when a turn is over: meanwhile it is stopped.
+// pause is the document which says how the container is to be when a turn is over: meanwhile it is
+// stopped.
 type pause struct {
 	Stopped bool `json:"stopped,omitempty"`
 }
@@ -78,12 +81,15 @@ func (x *execAction) startAgain(ctx context.Context, t *journal.Token, id string
 	if err != nil {
 		return engine.Explain("looking at the container after the rollback", err)
 	}
-	return engine.Explain("starting container "+engine.NameOf(now), x.engine.ContainerStart(ctx, id, container.StartOptions{}))
+	return engine.Explain("starting container "+engine.NameOf(now),
+		x.engine.ContainerStart(ctx, id, container.StartOptions{}))
 }
 
-// mayOverwrite is what the step has left in volumes, which its undo may overwrite without being told to, or what a person has
-// decided to overwrite; nil where the step has not come to its end: then nobody can tell its doings from others'.
-func (x *execAction) mayOverwrite(ctx context.Context, t *journal.Token, rec stepRecord, d activities.Decision) (manifest.Manifest, error) {
+// mayOverwrite is what the step has left in volumes, which its undo may overwrite without being
+// told to, or what a person has decided to overwrite; nil where the step has not come to its end:
+// then nobody can tell its doings from others'.
+func (x *execAction) mayOverwrite(ctx context.Context, t *journal.Token, rec stepRecord,
+	d activities.Decision) (manifest.Manifest, error) {
 	done, ended, err := target.ReadCompletion(t)
 	if err != nil || !ended || done.After == "" || len(rec.Volumes) == 0 {
 		return nil, err
@@ -106,8 +112,10 @@ func volumeDrift(now manifest.Manifest) activities.Digest {
 	return activities.DigestOf([]byte("volumes"), []byte(now.Volumes().Digest()))
 }
 
-// driftOfVolumes is what somebody has changed in volumes since the undo began, whose container is rolled back already.
-func (x *execAction) driftOfVolumes(ctx context.Context, t *journal.Token, rec stepRecord, before manifest.Manifest) (activities.Undone, error) {
+// driftOfVolumes is what somebody has changed in volumes since the undo began, whose container is
+// rolled back already.
+func (x *execAction) driftOfVolumes(ctx context.Context, t *journal.Token, rec stepRecord,
+	before manifest.Manifest) (activities.Undone, error) {
 	after, err := x.mayOverwrite(ctx, t, rec, activities.Decision{})
 	if err != nil {
 		return activities.Undone{}, err
@@ -125,9 +133,10 @@ func (x *execAction) driftOfVolumes(ctx context.Context, t *journal.Token, rec s
 	}
 	lines := after.Volumes().Diff(backAlready)
 	return activities.Undone{
-		Outcome:  activities.Drifted,
-		Observed: fmt.Sprintf("neither as the step left them nor as before it: %s in volumes of %s", activities.CountOf(len(lines), "path"), engine.NameOf(rec.Container)),
-		Drift:    &activities.Drift{Digest: volumeDrift(now), Diff: strings.Join(lines, "\n") + "\n"},
+		Outcome: activities.Drifted,
+		Observed: fmt.Sprintf("neither as the step left them nor as before it: %s in volumes of %s",
+			activities.CountOf(len(lines), "path"), engine.NameOf(rec.Container)),
+		Drift: &activities.Drift{Digest: volumeDrift(now), Diff: strings.Join(lines, "\n") + "\n"},
 	}, nil
 }
 

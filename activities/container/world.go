@@ -23,13 +23,15 @@ import (
 
 // Config is what the world needs from its worker.
 type Config struct {
-	// State is the worker's state folder; the world keeps its journal in a folder of its own there. It is on the host
-	// that the steps run on, private to the worker, and not on a filesystem without link(2) and flock(2).
+	// State is the worker's state folder; the world keeps its journal in a folder of its own there. It
+	// is on the host that the steps run on, private to the worker, and not on a filesystem without
+	// link(2) and flock(2).
 	State string
-	// Host is the engine's address, "unix:///var/run/docker.sock". Defaults to DOCKER_HOST, else to the usual socket.
+	// Host is the engine's address, "unix:///var/run/docker.sock". Defaults to DOCKER_HOST, else to
+	// the usual socket.
 	Host string
-	// Layers says whether checkpoints are layers over the root of running containers, which a helper container on the engine
-	// makes: see package overlay/sidecar. Defaults to LayersAuto.
+	// Layers says whether checkpoints are layers over the root of running containers, which a helper
+	// container on the engine makes: see package overlay/sidecar. Defaults to LayersAuto.
 	Layers LayersMode
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool
@@ -55,7 +57,8 @@ func New(c Config) (activities.World, error) {
 		return activities.World{}, err
 	}
 	if !c.Layers.Valid() {
-		return activities.World{}, fmt.Errorf("container.layers: %q must be %s, %s or %s", c.Layers, LayersAuto, LayersNever, LayersRequire)
+		return activities.World{},
+			fmt.Errorf("container.layers: %q must be %s, %s or %s", c.Layers, LayersAuto, LayersNever, LayersRequire)
 	}
 	if c.LookOnly {
 		return look(c)
@@ -119,14 +122,16 @@ func look(c Config) (activities.World, error) {
 	}, nil
 }
 
-// Attend makes this program able to supervise commands in containers, and to be a helper in a sidecar. Call it first in main,
-// and first in TestMain: in a process that was started as one of these it does that work and never returns.
+// Attend makes this program able to supervise commands in containers, and to be a helper in a
+// sidecar. Call it first in main, and first in TestMain: in a process that was started as one of
+// these it does that work and never returns.
 func Attend() {
 	helper.Attend()
 	command.Attend()
 }
 
-// Home names what the sidecars of a worker with this state folder have on an engine: see [sidecar.Remove].
+// Home names what the sidecars of a worker with this state folder have on an engine: see
+// [sidecar.Remove].
 func Home(state string) (string, error) {
 	records, err := journal.Open(filepath.Join(state, "container"))
 	if err != nil {

@@ -30,8 +30,8 @@ func (k change) isUnchanged() bool {
 	return bytes.Equal(k.before.Value, k.after.Value) && client.LeaseID(k.before.Lease) == k.after.Lease
 }
 
-// changes are those of the keys of a step, sorted by key. A key that is to be deleted and is not there is one too: it must still not be
-// there when the step acts, and when it is undone.
+// changes are those of the keys of a step, sorted by key. A key that is to be deleted and is not
+// there is one too: it must still not be there when the step acts, and when it is undone.
 func (f *forward) changes(s snapshot) ([]change, error) {
 	all := map[string]change{}
 	for i, each := range f.params.Put {
@@ -60,7 +60,8 @@ func (f *forward) changes(s snapshot) ([]change, error) {
 	for _, each := range f.params.Compare {
 		read = append(read, each.Key)
 	}
-	if err := (keyvalue.Limits{Config: configKey + "." + f.name, Allow: f.Allow, Deny: f.Deny}).Check(names, read); err != nil {
+	if err := (keyvalue.Limits{Config: configKey + "." + f.name, Allow: f.Allow, Deny: f.Deny}).Check(names,
+		read); err != nil {
 		return nil, err
 	}
 	if n := len(all) + len(f.spans) + len(f.params.Compare) + ourOps; n > maxOps {
@@ -80,7 +81,9 @@ func (f *forward) changes(s snapshot) ([]change, error) {
 		}
 	}
 	if size > maxBytes {
-		return nil, refused("the keys of the step hold %s, before and after it, and the transaction of a step may have %d; make several steps of it; nothing was changed", activities.CountOf(size, "byte"), maxBytes)
+		return nil, refused(
+			"the keys of the step hold %s, before and after it, and the transaction of a step may have %d; make several "+
+				"steps of it; nothing was changed", activities.CountOf(size, "byte"), maxBytes)
 	}
 	return changes, nil
 }
@@ -116,7 +119,8 @@ func (f *forward) digest(changes []change) (activities.Digest, error) {
 	return activities.DigestOf(parts...), err
 }
 
-// operations are the transaction of the step: the conditions under which it happens, beside those of the author, and what it does.
+// operations are the transaction of the step: the conditions under which it happens, beside those
+// of the author, and what it does.
 func (f *forward) operations(s snapshot, changes []change) (conditions []client.Cmp, then []client.Op, images []image) {
 	for _, k := range changes {
 		conditions = append(conditions, unchanged(k.key, k.before))
@@ -148,7 +152,8 @@ func (f *forward) checkConditions(s snapshot) error {
 		is := s.keys[each.Key]
 		problem := ""
 		switch {
-		case each.Exists != nil && *each.Exists && is == nil, each.Exists == nil && is == nil && (each.Value != nil || *each.ModRevision != 0):
+		case each.Exists != nil && *each.Exists && is == nil, each.Exists == nil && is == nil &&
+			(each.Value != nil || *each.ModRevision != 0):
 			problem = "is not there"
 		case each.Exists != nil && !*each.Exists && is != nil:
 			problem = "is there"
@@ -158,7 +163,8 @@ func (f *forward) checkConditions(s snapshot) error {
 			problem = fmt.Sprintf("has mod revision %d, and not %d", modOf(is), *each.ModRevision)
 		}
 		if problem != "" {
-			return activities.Errorf(activities.ActionDenied, "compare[%d]: key %q %s; nothing was changed", i, each.Key, problem)
+			return activities.Errorf(activities.ActionDenied, "compare[%d]: key %q %s; nothing was changed", i, each.Key,
+				problem)
 		}
 	}
 	return nil

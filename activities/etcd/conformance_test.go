@@ -34,13 +34,17 @@ var cases = []actiontest.Case{{
 	Name: "txn", Action: "etcd.txn", Start: startApp, Open: openIn, Manifest: dumpIn,
 	With: func(string) any {
 		return map[string]any{
-			"database": "main", "compare": []any{map[string]any{"key": "leader", "exists": true}, map[string]any{"key": "made", "exists": false}},
-			"put":    []any{map[string]any{"key": "name", "value": canary}, map[string]any{"key": "made", "value": "one"}, map[string]any{"key": "leader", "value": "b", "keep_lease": true}},
-			"delete": []any{map[string]any{"key": "old"}, map[string]any{"key": "never"}, map[string]any{"prefix": "tmp/"}, map[string]any{"from": "a", "to": "c"}},
+			"database": "main",
+			"compare":  []any{map[string]any{"key": "leader", "exists": true}, map[string]any{"key": "made", "exists": false}},
+			"put": []any{map[string]any{"key": "name", "value": canary}, map[string]any{"key": "made", "value": "one"},
+				map[string]any{"key": "leader", "value": "b", "keep_lease": true}},
+			"delete": []any{map[string]any{"key": "old"}, map[string]any{"key": "never"}, map[string]any{"prefix": "tmp/"},
+				map[string]any{"from": "a", "to": "c"}},
 		}
 	},
 	Next: func(string) any {
-		return map[string]any{"database": "main", "put": []any{map[string]any{"key": "name", "value": "next"}}, "delete": []any{map[string]any{"key": "made"}}}
+		return map[string]any{"database": "main", "put": []any{map[string]any{"key": "name", "value": "next"}},
+			"delete": []any{map[string]any{"key": "made"}}}
 	},
 	Drift:     touch,
 	Meanwhile: touch,
@@ -48,9 +52,11 @@ var cases = []actiontest.Case{{
 }}
 
 // app is what a database holds before a step. The leader has a lease.
-var app = map[string]string{"name": "old name", "old": "1", "tmp/1": "x", "tmp/2": "", "a": "first", "b": "\xff\x00", "c": "third", "leader": "a"}
+var app = map[string]string{"name": "old name", "old": "1", "tmp/1": "x", "tmp/2": "", "a": "first", "b": "\xff\x00",
+	"c": "third", "leader": "a"}
 
-// place is where a case has its keys, in a file of its folder: what a process that is started to be killed knows.
+// place is where a case has its keys, in a file of its folder: what a process that is started to be
+// killed knows.
 type place struct {
 	Endpoint, Namespace string
 }
@@ -91,7 +97,8 @@ func openIn(dir string) (activities.World, error) {
 	if err != nil {
 		return activities.World{}, err
 	}
-	return etcd.New(etcd.Config{Databases: map[string]etcd.Database{"main": {Endpoints: []string{p.Endpoint}, Namespace: p.Namespace}}})
+	return etcd.New(
+		etcd.Config{Databases: map[string]etcd.Database{"main": {Endpoints: []string{p.Endpoint}, Namespace: p.Namespace}}})
 }
 
 func dumpIn(t testing.TB, dir string) string {

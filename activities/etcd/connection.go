@@ -24,7 +24,8 @@ import (
 
 const (
 	connectLimit = 10 * time.Second
-	// answerLimit is how long an answer may take, whatever the limit of the call: a server that was stopped never answers.
+	// answerLimit is how long an answer may take, whatever the limit of the call: a server that was
+	// stopped never answers.
 	answerLimit = time.Minute
 	// oldestMajor and oldestMinor are the first version that this is tested with.
 	oldestMajor, oldestMinor = 3, 4
@@ -77,7 +78,8 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 }
 
 // failFast has a request fail where no member can be reached: the client itself waits for one.
-func failFast(ctx context.Context, method string, req, reply any, line *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func failFast(ctx context.Context, method string, req, reply any, line *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	opts ...grpc.CallOption) error {
 	return invoke(ctx, method, req, reply, line, append(opts, grpc.WaitForReady(false))...)
 }
 
@@ -121,7 +123,8 @@ func (c *connection) commit(conditions []client.Cmp, then []client.Op) (*client.
 	return c.client.Txn(ctx).If(conditions...).Then(then...).Commit()
 }
 
-// explain turns an error of the server or of the line into one of the contract. What it says names no address.
+// explain turns an error of the server or of the line into one of the contract. What it says names
+// no address.
 func (c *connection) explain(err error) error {
 	if err == nil {
 		return nil
@@ -134,15 +137,22 @@ func (c *connection) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrAuthFailed):
-		return refused("database %s: the server refuses the worker's user or password; correct %s.%s.user, or the secret that holds the password", c.name, configKey, c.name)
+		return refused(
+			"database %s: the server refuses the worker's user or password; correct %s.%s.user, or the secret that holds "+
+				"the password", c.name, configKey, c.name)
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return refused("database %s: the server asks for a user: give user and password in %s.%s", c.name, configKey, c.name)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return refused("database %s: the worker's user lacks a permission for one of the keys; docs/etcd.md lists those that it needs", c.name)
+		return refused(
+			"database %s: the worker's user lacks a permission for one of the keys; docs/etcd.md lists those that it needs",
+			c.name)
 	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
-		return refused("database %s: the server allows less in one transaction than usual (%v): make several steps of it; nothing was changed", c.name, err)
+		return refused(
+			"database %s: the server allows less in one transaction than usual (%v): make several steps of it; nothing "+
+				"was changed", c.name, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return fmt.Errorf("database %s: the server's space is used up (an alarm NOSPACE), and nothing was changed; it is tried again", c.name)
+		return fmt.Errorf(
+			"database %s: the server's space is used up (an alarm NOSPACE), and nothing was changed; it is tried again", c.name)
 	}
 	said, isServers := errors.AsType[rpctypes.EtcdError](err)
 	if !isServers || said.Code() == codes.Unavailable {
@@ -168,7 +178,8 @@ func (c *connection) checkVersion() error {
 	m, err1 := strconv.Atoi(major)
 	n, err2 := strconv.Atoi(minor)
 	if errors.Join(err1, err2) == nil && (m < oldestMajor || m == oldestMajor && n < oldestMinor) {
-		return refused("database %s: the server is etcd %s; %d.%d or newer is needed", c.name, version, oldestMajor, oldestMinor)
+		return refused("database %s: the server is etcd %s; %d.%d or newer is needed", c.name, version, oldestMajor,
+			oldestMinor)
 	}
 	return nil // one that does not tell is found out by what it does
 }

@@ -47,7 +47,8 @@ func TestAServerThatIsKilledKeepsRecordAndChange(t *testing.T) {
 	require.Equal(t, before, d.dump())
 }
 
-// A line that is cut before the server has the transaction, or when it has committed it and has not said so.
+// A line that is cut before the server has the transaction, or when it has committed it and has not
+// said so.
 func TestACutConnection(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		d := newDatabase(t, app)
@@ -73,7 +74,8 @@ func TestACutConnection(t *testing.T) {
 	}
 }
 
-// A stopped server costs a call its deadline, and no more. What it does with the request once it goes on is found out from the record.
+// A stopped server costs a call its deadline, and no more. What it does with the request once it
+// goes on is found out from the record.
 func TestAStalledServer(t *testing.T) {
 	server := etcdtest.Own(t)
 	d := on(t, server, "", app)
@@ -93,16 +95,18 @@ func TestAStalledServer(t *testing.T) {
 	require.Equal(t, before, d.dump())
 }
 
-// A key that comes into a range, or changes, between looking and acting is seen: the step looks again.
+// A key that comes into a range, or changes, between looking and acting is seen: the step looks
+// again.
 func TestAChangeBetweenLookingAndActing(t *testing.T) {
 	for _, each := range []string{"tmp/3", "tmp/1", "name"} {
 		d := newDatabase(t, app)
 		s := d.txn(several)
 		before := ""
-		p := keyvaluetest.Proxy{Text: "cut here", Answered: true, Acted: func() {}, Ended: make(chan struct{}), Found: func() {
-			d.put(each, "of somebody else")
-			before = d.dump()
-		}}
+		p := keyvaluetest.Proxy{Text: "cut here", Answered: true, Acted: func() {}, Ended: make(chan struct{}),
+			Found: func() {
+				d.put(each, "of somebody else")
+				before = d.dump()
+			}}
 		d.at("http://" + p.Listen(t, "tcp", "127.0.0.1:0", d.server.Address()))
 		_, err := s.action().Apply(t.Context(), s.entry, s.with, "")
 		require.ErrorContains(t, err, "it is tried again")
@@ -129,7 +133,8 @@ func TestAnUndoLooksAtWhatItHasPutBack(t *testing.T) {
 	require.Contains(t, d.dump(), `"name" "odd name"`)
 }
 
-// What others change once the keys were put back is not counted against an undo, unless that could not look before.
+// What others change once the keys were put back is not counted against an undo, unless that could
+// not look before.
 func TestAChangeBehindAnUndo(t *testing.T) {
 	defer point.Hook(nil)
 	for _, interrupted := range []bool{false, true} {
@@ -218,11 +223,13 @@ func TestARecordThatIsGoneIsDamage(t *testing.T) {
 	require.ErrorContains(t, problems[0], "token "+s.entry.Token+": its record is damaged")
 }
 
-// Two steps have acted. Each document of the first one is deleted, cut, replaced by that of the second one, or put back to what it was before:
-// whatever the history knows, the undo is right or says that the record is damaged, and what is left is undone rightly afterwards.
+// Two steps have acted. Each document of the first one is deleted, cut, replaced by that of the
+// second one, or put back to what it was before: whatever the history knows, the undo is right or
+// says that the record is damaged, and what is left is undone rightly afterwards.
 func TestHarmToEachDocument(t *testing.T) {
 	for _, document := range []string{"unwind/record/", "unwind/images/"} {
-		for _, harm := range []string{"deleted", "cut", "another's", "another's, which is undone", "another's, which is forgotten", "of before the fence", "of before the undo"} {
+		for _, harm := range []string{"deleted", "cut", "another's", "another's, which is undone",
+			"another's, which is forgotten", "of before the fence", "of before the undo"} {
 			for _, decision := range []activities.Decision{{}, {Done: true}} {
 				t.Run(fmt.Sprintf("%s %s, done %t", document, harm, decision.Done), func(t *testing.T) {
 					d := newDatabase(t, app)
@@ -266,7 +273,8 @@ func TestHarmToEachDocument(t *testing.T) {
 						if err == nil {
 							require.Equal(t, before, d.dump())
 						}
-						if _, err := s.action().Apply(t.Context(), s.entry, s.with, ""); err == nil || activities.TypeOf(err) != activities.Fenced {
+						if _, err := s.action().Apply(t.Context(), s.entry, s.with, ""); err == nil ||
+							activities.TypeOf(err) != activities.Fenced {
 							require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
 						}
 						require.Error(t, s.action().Release(t.Context(), s.entry))
@@ -356,10 +364,12 @@ func preflight(t *testing.T, c etcd.Database) error {
 	w, err := etcd.New(etcd.Config{Databases: map[string]etcd.Database{"main": c}})
 	require.NoError(t, err)
 	preflighter, _ := w.Actions[0].(activities.Preflighter)
-	return preflighter.Preflight(t.Context(), activities.Outlook{Step: activities.Step{With: []byte(`{"database": "main", "put": [{"key": "a", "value": "b"}]}`)}})
+	return preflighter.Preflight(t.Context(),
+		activities.Outlook{Step: activities.Step{With: []byte(`{"database": "main", "put": [{"key": "a", "value": "b"}]}`)}})
 }
 
-// TestTheUserOfTheDocumentation works as a user with the rights that docs/etcd.md lists, and no others.
+// TestTheUserOfTheDocumentation works as a user with the rights that docs/etcd.md lists, and no
+// others.
 func TestTheUserOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/etcd.md")
 	require.NoError(t, err)
@@ -374,20 +384,25 @@ func TestTheUserOfTheDocumentation(t *testing.T) {
 	must(admin.RoleAdd(ctx, "unwind"))
 	must(admin.UserAdd(ctx, "unwind", "right"))
 	must(admin.UserGrantRole(ctx, "unwind", "unwind"))
-	grants := regexp.MustCompile("(?m)^etcdctl role grant-permission unwind --prefix=true readwrite (.*)$").FindAllStringSubmatch(string(page), -1)
+	grants := regexp.MustCompile(
+		"(?m)^etcdctl role grant-permission unwind --prefix=true readwrite (.*)$").FindAllStringSubmatch(string(page), -1)
 	require.Len(t, grants, 2)
 	for _, g := range grants {
-		must(admin.RoleGrantPermission(ctx, "unwind", g[1], client.GetPrefixRangeEnd(g[1]), client.PermissionType(client.PermReadWrite)))
+		must(admin.RoleGrantPermission(ctx, "unwind", g[1], client.GetPrefixRangeEnd(g[1]),
+			client.PermissionType(client.PermReadWrite)))
 	}
 	must(admin.AuthEnable(ctx))
 
 	secret := func(text string) func() (string, error) { return func() (string, error) { return text, nil } }
 	at := []string{server.Endpoint()}
 	for want, c := range map[string]etcd.Database{
-		"the server refuses the worker's user or password; correct etcd.databases.main.user": {Endpoints: at, User: "unwind", Password: secret("wrong")},
-		"the server asks for a user: give user and password in etcd.databases.main":          {Endpoints: at},
-		"the secret that holds the password is empty":                                        {Endpoints: at, User: "unwind", Password: secret("")},
-		"does not allow steps to change it":                                                  {Endpoints: at, User: "unwind", Password: secret("right"), Allow: []string{"/app/*"}},
+		"the server refuses the worker's user or password; correct etcd.databases.main.user": {Endpoints: at, User: "unwind",
+			Password: secret("wrong")},
+		"the server asks for a user: give user and password in etcd.databases.main": {Endpoints: at},
+		"the secret that holds the password is empty": {Endpoints: at, User: "unwind",
+			Password: secret("")},
+		"does not allow steps to change it": {Endpoints: at, User: "unwind",
+			Password: secret("right"), Allow: []string{"/app/*"}},
 	} {
 		err := preflight(t, c)
 		require.ErrorContains(t, err, want)
@@ -414,7 +429,8 @@ func (s *step) planned() (activities.Change, error) {
 	return s.action().Plan(s.Context(), s.entry, s.with)
 }
 
-// A server that cannot be reached is no reason to refuse for good; one whose certificate is unknown is not reached either.
+// A server that cannot be reached is no reason to refuse for good; one whose certificate is unknown
+// is not reached either.
 func TestServersThatCannotBeReached(t *testing.T) {
 	err := preflight(t, etcd.Database{Endpoints: []string{"http://127.0.0.1:1"}})
 	require.EqualError(t, err, "database main: the server cannot be reached, or does not answer; it is tried again")
@@ -422,10 +438,15 @@ func TestServersThatCannotBeReached(t *testing.T) {
 	ca, cert, key := certify(t, dir)
 	server := etcdtest.Own(t, "--cert-file="+cert, "--key-file="+key, "--trusted-ca-file="+ca, "--client-cert-auth")
 	require.ErrorContains(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}}), "cannot be reached")
-	require.ErrorContains(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: ca}}), "cannot be reached")
-	require.NoError(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: ca, Cert: cert, Key: key}}))
-	require.ErrorContains(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: filepath.Join(dir, "none")}}), "database main: tls: open")
-	require.ErrorContains(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: key}}), "holds no certificate in PEM format")
+	require.ErrorContains(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: ca}}),
+		"cannot be reached")
+	require.NoError(t,
+		preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: ca, Cert: cert, Key: key}}))
+	require.ErrorContains(t,
+		preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: filepath.Join(dir, "none")}}),
+		"database main: tls: open")
+	require.ErrorContains(t, preflight(t, etcd.Database{Endpoints: []string{server.Endpoint()}, TLS: etcd.TLS{CA: key}}),
+		"holds no certificate in PEM format")
 }
 
 // certify makes a certificate that signs itself, for servers and clients on this machine.
@@ -434,8 +455,10 @@ func certify(t *testing.T, dir string) (ca, cert, key string) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	require.NoError(t, err)
@@ -450,12 +473,17 @@ func certify(t *testing.T, dir string) (ca, cert, key string) {
 func TestInvalidConfigs(t *testing.T) {
 	password := func() (string, error) { return "", nil }
 	for want, c := range map[string]etcd.Config{
-		"etcd.databases: name at least one database":                                          {},
-		`etcd.databases: "a b" must be a name of letters, digits, dashes and underscores`:     {Databases: map[string]etcd.Database{"a b": {Endpoints: []string{"x"}}}},
-		"etcd.databases.main.endpoints: name the members":                                     {Databases: map[string]etcd.Database{"main": {}}},
-		"etcd.databases.main: user and password: give both, or neither":                       {Databases: map[string]etcd.Database{"main": {Endpoints: []string{"x"}, Password: password}}},
-		"etcd.databases.main.tls: cert and key: give both, or neither":                        {Databases: map[string]etcd.Database{"main": {Endpoints: []string{"x"}, TLS: etcd.TLS{Cert: "x"}}}},
-		"etcd.databases.main: a pattern of keys is empty; write one such as /app/*, where * ": {Databases: map[string]etcd.Database{"main": {Endpoints: []string{"x"}, Deny: []string{""}}}},
+		"etcd.databases: name at least one database": {},
+		`etcd.databases: "a b" must be a name of letters, digits, dashes and underscores`: {
+			Databases: map[string]etcd.Database{"a b": {Endpoints: []string{"x"}}}},
+		"etcd.databases.main.endpoints: name the members": {
+			Databases: map[string]etcd.Database{"main": {}}},
+		"etcd.databases.main: user and password: give both, or neither": {
+			Databases: map[string]etcd.Database{"main": {Endpoints: []string{"x"}, Password: password}}},
+		"etcd.databases.main.tls: cert and key: give both, or neither": {
+			Databases: map[string]etcd.Database{"main": {Endpoints: []string{"x"}, TLS: etcd.TLS{Cert: "x"}}}},
+		"etcd.databases.main: a pattern of keys is empty; write one such as /app/*, where * ": {
+			Databases: map[string]etcd.Database{"main": {Endpoints: []string{"x"}, Deny: []string{""}}}},
 	} {
 		_, err := etcd.New(c)
 		require.ErrorContains(t, err, want)
@@ -463,8 +491,9 @@ func TestInvalidConfigs(t *testing.T) {
 	}
 }
 
-// The record is all that is left of a step that is undone, in the database as on the worker: when it is deleted, nothing tells that the step has
-// acted. It is told as never done, unless the history knows better. All is as before, and no forward acts any more.
+// The record is all that is left of a step that is undone, in the database as on the worker: when
+// it is deleted, nothing tells that the step has acted. It is told as never done, unless the
+// history knows better. All is as before, and no forward acts any more.
 func TestAnUndoneRecordThatIsDeleted(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		d := newDatabase(t, app)
@@ -492,8 +521,9 @@ func TestAnUndoneRecordThatIsDeleted(t *testing.T) {
 	}
 }
 
-// A server is put back to the files of before a step. Its journal is among the data, and goes back with them: a step
-// that the history knows as done is damage, one of which it knows nothing has done nothing to these data, and one of before is undone.
+// A server is put back to the files of before a step. Its journal is among the data, and goes back
+// with them: a step that the history knows as done is damage, one of which it knows nothing has
+// done nothing to these data, and one of before is undone.
 func TestDataOfBeforeTheStep(t *testing.T) {
 	server := etcdtest.Own(t)
 	d := on(t, server, "", app)
@@ -525,7 +555,8 @@ func TestDataOfBeforeTheStep(t *testing.T) {
 	require.Equal(t, before, d.dump())
 }
 
-// What says who needs a record is harmed, or put back to what it was before: the record is not released.
+// What says who needs a record is harmed, or put back to what it was before: the record is not
+// released.
 func TestHarmToHolders(t *testing.T) {
 	for _, document := range []string{"unwind/record/", "unwind/held/"} {
 		d := newDatabase(t, app)

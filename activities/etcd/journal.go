@@ -11,8 +11,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
-// The keys of the journal. A record and its images are apart, so that a listing reads no values. The third key of a token is there while
-// somebody needs its record: it tells of holders that are gone from that.
+// The keys of the journal. A record and its images are apart, so that a listing reads no values.
+// The third key of a token is there while somebody needs its record: it tells of holders that are
+// gone from that.
 const (
 	idKey        = ours + "journal"
 	recordPrefix = ours + "record/"
@@ -47,13 +48,15 @@ type record struct {
 	Private bool   `json:"private,omitempty"`
 	Counts  [3]int `json:"counts,omitzero"` // keys that came, went and changed
 	Bytes   int64  `json:"bytes,omitempty"`
-	// Outcome is that of the undo. Of one that has not ended it says that the keys have been put back, and have still to be looked at.
+	// Outcome is that of the undo. Of one that has not ended it says that the keys have been put back,
+	// and have still to be looked at.
 	Outcome *activities.Undone `json:"outcome,omitempty"`
 	// Forgotten leaves nothing but the fence.
 	Forgotten bool `json:"forgotten,omitempty"`
 }
 
-// readRecord reads what the journal has under a token. It is not whole if it is that of another token, or says what no record says.
+// readRecord reads what the journal has under a token. It is not whole if it is that of another
+// token, or says what no record says.
 func readRecord(token string, raw []byte) (r record, whole bool) {
 	if json.Unmarshal(raw, &r) != nil || r.Token != token {
 		return r, false
@@ -73,7 +76,8 @@ func readRecord(token string, raw []byte) (r record, whole bool) {
 	return r, r.State == undoing || r.State == released
 }
 
-// image is a key of a step: what it held before, and what the step left; nil stands for a key that was not there.
+// image is a key of a step: what it held before, and what the step left; nil stands for a key that
+// was not there.
 type image struct {
 	Key    []byte `json:"key"`
 	Before *value `json:"before,omitempty"`
@@ -125,9 +129,11 @@ func (c *connection) expectFound() (there bool, err error) {
 	return true, nil
 }
 
-// store writes a record if the journal is the one that the call expects and the record has not changed since it was read: its mod revision, 0 if
-// there was none. More operations are done in the same transaction, under more conditions.
-func (c *connection) store(token string, seen int64, r record, conditions []client.Cmp, then ...client.Op) (*client.TxnResponse, error) {
+// store writes a record if the journal is the one that the call expects and the record has not
+// changed since it was read: its mod revision, 0 if there was none. More operations are done in the
+// same transaction, under more conditions.
+func (c *connection) store(token string, seen int64, r record, conditions []client.Cmp,
+	then ...client.Op) (*client.TxnResponse, error) {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -139,16 +145,22 @@ func (c *connection) store(token string, seen int64, r record, conditions []clie
 }
 
 func (c *connection) damaged(token, what string) error {
-	return activities.Errorf(activities.DamagedRecord, "database %s: the step with token %s has acted, and the journal (keys that begin with %s) %s (were the data put back to an earlier state?): "+
-		"nothing was touched; bring the record back, or decide what becomes of the step", c.name, token, ours, what)
+	return activities.Errorf(activities.DamagedRecord,
+		"database %s: the step with token %s has acted, and the journal (keys that begin with %s) %s (were the data put "+
+			"back to an earlier state?): "+
+			"nothing was touched; bring the record back, or decide what becomes of the step", c.name, token, ours, what)
 }
 
 // explainJournal says what it means that the journal has another id; empty if there is none.
 func (c *connection) explainJournal(is string) error {
 	if is == "" {
-		return activities.Errorf(activities.DamagedRecord, "database %s: its journal (%s), in which the undo records are, is gone: the data were lost or deleted; nothing was touched; "+
-			"bring the data back, or decide what becomes of the step", c.name, idKey)
+		return activities.Errorf(activities.DamagedRecord,
+			"database %s: its journal (%s), in which the undo records are, is gone: the data were lost or deleted; nothing "+
+				"was touched; "+
+				"bring the data back, or decide what becomes of the step", c.name, idKey)
 	}
-	return activities.Errorf(activities.WrongPlace, "the record is in journal %s; what this worker's config calls %s has journal %s: it is another database, or its journal was lost with its data",
+	return activities.Errorf(activities.WrongPlace,
+		"the record is in journal %s; what this worker's config calls %s has journal %s: it is another database, or its "+
+			"journal was lost with its data",
 		c.id, c.name, is)
 }

@@ -33,7 +33,8 @@ func (c *connection) lookAt(revision int64, token string, keys []string, spans [
 		then = append(then, client.OpGet(key, client.WithRev(revision)))
 	}
 	for _, each := range spans {
-		then = append(then, client.OpGet(each.from, client.WithRange(each.to), client.WithLimit(maxOps), client.WithRev(revision)))
+		then = append(then,
+			client.OpGet(each.from, client.WithRange(each.to), client.WithLimit(maxOps), client.WithRev(revision)))
 	}
 	r, err := c.commit(nil, then)
 	if err != nil {
@@ -68,7 +69,8 @@ func (c *connection) lookAt(revision int64, token string, keys []string, spans [
 	return s, nil
 }
 
-// readImages reads the images of a token. The record has their digest, so that those of another token, or others of this one, are noticed.
+// readImages reads the images of a token. The record has their digest, so that those of another
+// token, or others of this one, are noticed.
 func (c *connection) readImages(token string, r record, found []*mvccpb.KeyValue) (images []image, problem error) {
 	switch {
 	case len(found) > 0:

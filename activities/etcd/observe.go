@@ -24,16 +24,20 @@ func (a *txnAction) Observe(ctx context.Context, e activities.Entry) (activities
 	}
 	switch r := v.record; {
 	case r == nil, r.State == undoing && !r.Acted:
-		return activities.Observation{State: activities.AsBefore, Detail: "the transaction of the step was never committed"}, nil
-	case r.State == undone && r.Outcome != nil && r.Outcome.Outcome.Clean(), r.State == undoing && r.Outcome != nil && v.findUnlike() == nil:
+		return activities.Observation{State: activities.AsBefore, Detail: "the transaction of the step was never committed"},
+			nil
+	case r.State == undone && r.Outcome != nil && r.Outcome.Outcome.Clean(), r.State == undoing && r.Outcome != nil &&
+		v.findUnlike() == nil:
 		return activities.Observation{State: activities.AsBefore, Detail: r.Outcome.Observed}, nil
 	case r.State == undone, r.State == released:
-		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "what the step changed is no longer known: it was released"}, nil
 	}
 	if drift := c.findDrift(v); drift != nil {
 		return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
 	}
-	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(len(v.images), "key") + " as the step left it"}, nil
+	return activities.Observation{State: activities.AsLeft,
+		Detail: activities.CountOf(len(v.images), "key") + " as the step left it"}, nil
 }
 
 // Release drops what the keys held before. The record stays: no later forward or undo acts.
@@ -48,7 +52,8 @@ func (a *txnAction) Release(ctx context.Context, e activities.Entry) error {
 		case r.State == undoing:
 			return false, activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
 		case r.State == applied && len(r.Holders) > 0:
-			return false, activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token, r.Holders[0].Workflow)
+			return false, activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token,
+				r.Holders[0].Workflow)
 		case r.State == applied:
 			if err := c.checkUnheld(e.Token); err != nil {
 				return false, err
@@ -75,7 +80,8 @@ func (c *connection) checkUnheld(token string) error {
 	return c.damaged(token, "does not say who needs the record")
 }
 
-// Preflight connects, and reads the parameters: that finds a server that cannot be used, and keys that are refused.
+// Preflight connects, and reads the parameters: that finds a server that cannot be used, and keys
+// that are refused.
 func (a *txnAction) Preflight(ctx context.Context, o activities.Outlook) error {
 	problems := []error{activities.CheckPrograms(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
 	p, err := activities.DecodeParams[txnParams](o.With)
@@ -99,7 +105,8 @@ func (a *txnAction) Preflight(ctx context.Context, o activities.Outlook) error {
 	return errors.Join(problems...)
 }
 
-// preflight refuses parameters, and keys that the worker's config does not allow. Values that an earlier step may change are not judged.
+// preflight refuses parameters, and keys that the worker's config does not allow. Values that an
+// earlier step may change are not judged.
 func (f *forward) preflight(o activities.Outlook) error {
 	p, spans, err := readParams(o.With)
 	if err != nil {

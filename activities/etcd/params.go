@@ -46,8 +46,8 @@ type deletion struct {
 const (
 	// maxOps is what etcd allows in one transaction, of conditions and of operations (--max-txn-ops).
 	maxOps = 128
-	// maxBytes is what a transaction may have, with the values from before: etcd allows 1.5 MB in a request (--max-request-bytes), and
-	// the record has them in base64.
+	// maxBytes is what a transaction may have, with the values from before: etcd allows 1.5 MB in a
+	// request (--max-request-bytes), and the record has them in base64.
 	maxBytes = 1 << 20
 	// ourOps are those of a transaction that are not the step's: id, record, images.
 	ourOps = 3
@@ -64,7 +64,8 @@ var txnSpec = activities.Spec{
 	},
 	Keys: []activities.Key{{Prefix: keyPrefix, Param: "database"}}, Risk: activities.Medium, Preflights: true,
 	Strategy: activities.Transaction,
-	Undo: "Gives every key its value and its lease back, in one transaction; a key whose lease has ended since does not come back. " +
+	Undo: "Gives every key its value and its lease back, in one transaction; a key whose lease has ended since does " +
+		"not come back. " +
 		"Revisions and versions go on counting, and whoever watches a key sees the undo as another change.",
 }
 
@@ -130,7 +131,9 @@ func readParams(raw json.RawMessage) (p txnParams, spans []span, err error) {
 	for _, s := range spans {
 		for _, each := range p.Put {
 			if s.holds(each.Key) {
-				return p, nil, refused("%s: key %q is put, and in the range that is deleted: one transaction changes a key once", s.where, each.Key)
+				return p, nil,
+					refused("%s: key %q is put, and in the range that is deleted: one transaction changes a key once", s.where,
+						each.Key)
 			}
 		}
 	}
@@ -138,7 +141,9 @@ func readParams(raw json.RawMessage) (p txnParams, spans []span, err error) {
 }
 
 func tooMany(n int) error {
-	return refused("the step needs %s and conditions, and one transaction of etcd may have %d; make several steps of it; nothing was changed", activities.CountOf(n, "operation"), maxOps)
+	return refused(
+		"the step needs %s and conditions, and one transaction of etcd may have %d; make several steps of it; nothing "+
+			"was changed", activities.CountOf(n, "operation"), maxOps)
 }
 
 func checkKey(where, key string) error {

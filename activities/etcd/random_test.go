@@ -49,7 +49,8 @@ func drawTxn(r *rand.Rand, lease client.LeaseID) map[string]any {
 	return p
 }
 
-// Random transactions are undone one after the other, and the database holds what it held before each.
+// Random transactions are undone one after the other, and the database holds what it held before
+// each.
 func TestRandomTransactionsAreUndone(t *testing.T) {
 	random := testrun.Rand(t)
 	n := 300

@@ -37,7 +37,8 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 	problems = w.each(ctx, func(c *connection) error {
 		for from := recordPrefix; ; {
 			limited, end := c.limited()
-			page, err := c.client.Get(limited, from, client.WithRange(client.GetPrefixRangeEnd(recordPrefix)), client.WithLimit(listedAtOnce))
+			page, err := c.client.Get(limited, from, client.WithRange(client.GetPrefixRangeEnd(recordPrefix)),
+				client.WithLimit(listedAtOnce))
 			end()
 			if err != nil {
 				return c.explain(err)

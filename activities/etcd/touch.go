@@ -7,7 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Touches names the database by its cluster: the config may call one by two names, and namespaces of one may hold each other.
+// Touches names the database by its cluster: the config may call one by two names, and namespaces
+// of one may hold each other.
 func (a *txnAction) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
 	p, err := activities.DecodeParams[txnParams](o.With)
 	if err != nil || o.Awaits("database") || len(a.Databases) < 2 { // of one, its name alone tells it

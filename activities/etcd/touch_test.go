@@ -16,7 +16,9 @@ func TestTwoNamesOfOneClusterAreOne(t *testing.T) {
 	require.NoError(t, err)
 	registry := activities.NewRegistry(world)
 	touches := func(database string) []activities.Touch {
-		all, err := registry.Touches(t.Context(), "etcd.txn", activities.Outlook{Step: activities.Step{With: []byte(`{"database": "` + database + `", "put": [{"key": "a", "value": "b"}]}`)}})
+		all, err := registry.Touches(t.Context(), "etcd.txn",
+			activities.Outlook{
+				Step: activities.Step{With: []byte(`{"database": "` + database + `", "put": [{"key": "a", "value": "b"}]}`)}})
 		require.NoError(t, err)
 		require.Len(t, all, 1)
 		return all

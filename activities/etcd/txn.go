@@ -99,7 +99,8 @@ func (f *forward) weigh(changes []change) (activities.Change, error) {
 	defer end()
 	all, err := f.client.Get(ctx, "\x00", client.WithFromKey(), client.WithCountOnly())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
-		w.Risk, w.Facts = activities.High, []string{"many keys go or change, and the worker's user may not see how many there are"}
+		w.Risk, w.Facts = activities.High,
+			[]string{"many keys go or change, and the worker's user may not see how many there are"}
 		return w, nil
 	}
 	if err != nil {
@@ -116,7 +117,8 @@ func (f *forward) weigh(changes []change) (activities.Change, error) {
 }
 
 // Apply commits the transaction together with its record.
-func (a *txnAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *txnAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	f, err := a.openForward(ctx, e, s)
 	if err != nil {
 		return activities.Result{}, err
@@ -139,14 +141,16 @@ func (a *txnAction) Apply(ctx context.Context, e activities.Entry, s activities.
 // errMoved is a change by somebody else between looking and acting.
 var errMoved = errors.New("a key was changed meanwhile")
 
-func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private bool, want activities.Digest) (activities.Result, error) {
+func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private bool,
+	want activities.Digest) (activities.Result, error) {
 	seen, err := f.look(e.Token, f.params.explicit(), f.spans)
 	if err != nil {
 		return activities.Result{}, err
 	}
 	if r := seen.record; r != nil {
 		if r.State != applied {
-			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
+			return activities.Result{},
+				activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
 		}
 		reach("looked")
 		return f.result(*r, seen.acted), seen.problem
@@ -174,12 +178,14 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private boo
 		return activities.Result{}, err
 	}
 	r := newRecord(ctx, e, applied)
-	r.Acted, r.Private, r.Counts, r.Bytes, r.Images = true, private, countChanges(changes), int64(len(raw)), activities.DigestOf(raw)
+	r.Acted, r.Private, r.Counts, r.Bytes, r.Images = true, private, countChanges(changes), int64(len(raw)),
+		activities.DigestOf(raw)
 	reach("looked")
 	done, err := f.store(e.Token, 0, r, conditions, append(then, client.OpPut(imagesPrefix+e.Token, string(raw)))...)
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		return activities.Result{}, activities.Errorf(activities.ActionDenied, "database %s: a lease of the step does not exist, or has ended; nothing was changed", f.name)
+		return activities.Result{}, activities.Errorf(activities.ActionDenied,
+			"database %s: a lease of the step does not exist, or has ended; nothing was changed", f.name)
 	case err != nil:
 		return activities.Result{}, f.explain(err)
 	case !done.Succeeded:
@@ -195,7 +201,8 @@ func (f *forward) checkApproved(changes []change, want activities.Digest) error 
 	}
 	got, err := f.digest(changes)
 	if err == nil && got != want {
-		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s",
+		err = activities.Errorf(activities.StaleApproval,
+			"the change is not the one that was approved: now it is %s (%s), approved was %s",
 			summarize(countChanges(changes)), got.Short(), want.Short())
 	}
 	return err

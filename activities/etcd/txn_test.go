@@ -21,8 +21,12 @@ func TestPlanShowsWhatEachKeyLosesAndGains(t *testing.T) {
 	s := d.txn(`{"put": [{"key": "name", "value": "new"}, {"key": "made", "value": "x"}, {"key": "c", "value": "third"}], "delete": [{"prefix": "tmp/"}, {"key": "held"}]}`)
 	c := s.plan()
 	require.Equal(t, "main: 1 key added, 3 removed, 1 changed", c.Summary)
-	require.Equal(t, "\"held\"\n- \"1\" on lease "+fmt.Sprintf("%x", int64(lease))+"\n\"made\"\n+ \"x\"\n\"name\"\n- \"old name\"\n+ \"new\"\n\"tmp/1\"\n- \"x\"\n\"tmp/2\"\n- \"\"\n", c.Diff)
-	require.Equal(t, []string{"it changes 6 keys: c, held, made, name, tmp/1, tmp/2", "on a lease, and back only while it lives: held"}, c.Facts)
+	require.Equal(t,
+		"\"held\"\n- \"1\" on lease "+fmt.Sprintf("%x", int64(lease))+
+			"\n\"made\"\n+ \"x\"\n\"name\"\n- \"old name\"\n+ \"new\"\n\"tmp/1\"\n- \"x\"\n\"tmp/2\"\n- \"\"\n", c.Diff)
+	require.Equal(t,
+		[]string{"it changes 6 keys: c, held, made, name, tmp/1, tmp/2", "on a lease, and back only while it lives: held"},
+		c.Facts)
 	require.Equal(t, []activities.Count{{Of: "keys", Added: 1, Removed: 3, Changed: 1}}, c.Counts)
 	require.Equal(t, before, d.dump())
 	require.False(t, c.Unchanged)
@@ -53,7 +57,8 @@ func TestSensitiveValuesAreNotShown(t *testing.T) {
 	require.EqualError(t, err, `CheckFailed: check 1 (query, live): db/password: it is ***, want "x"`)
 	s.with.Checks[0].Query.Expect = json.RawMessage(`"4444"`)
 	s.apply()
-	d.txn(`{"compare": [{"key": "db/password", "value": "x"}], "put": [{"key": "a", "value": "b"}]}`).fails(activities.ActionDenied, `compare[0]: key "db/password" has another value: ***`)
+	d.txn(`{"compare": [{"key": "db/password", "value": "x"}], "put": [{"key": "a", "value": "b"}]}`).fails(
+		activities.ActionDenied, `compare[0]: key "db/password" has another value: ***`)
 }
 
 func TestConditionsOfTheAuthor(t *testing.T) {
@@ -112,12 +117,16 @@ func TestRefusals(t *testing.T) {
 	} {
 		d.txn(with).fails(activities.Refused, want)
 	}
-	d.txn(`{"put": [{"key": "a", "value": "x", "lease": "1f"}]}`).refusedByApply(activities.ActionDenied, "a lease of the step does not exist")
+	d.txn(`{"put": [{"key": "a", "value": "x", "lease": "1f"}]}`).refusedByApply(activities.ActionDenied,
+		"a lease of the step does not exist")
 	d.limit(etcd.Database{Allow: []string{"app/*"}, Deny: []string{"*secret*"}})
-	d.txn(`{"put": [{"key": "other", "value": "x"}]}`).fails(activities.Refused, `the worker's config does not allow steps to change it (etcd.databases.main.allow: app/*)`)
+	d.txn(`{"put": [{"key": "other", "value": "x"}]}`).fails(activities.Refused,
+		`the worker's config does not allow steps to change it (etcd.databases.main.allow: app/*)`)
 	d.txn(`{"delete": [{"prefix": "tmp/"}]}`).fails(activities.Refused, `key "tmp/1": the worker's config does not allow`)
-	d.txn(`{"put": [{"key": "app/secret", "value": "x"}]}`).fails(activities.Refused, "the worker's config denies it (etcd.databases.main.deny)")
-	d.txn(`{"compare": [{"key": "secret", "exists": false}], "put": [{"key": "app/a", "value": "x"}]}`).fails(activities.Refused, "the worker's config denies it")
+	d.txn(`{"put": [{"key": "app/secret", "value": "x"}]}`).fails(activities.Refused,
+		"the worker's config denies it (etcd.databases.main.deny)")
+	d.txn(`{"compare": [{"key": "secret", "exists": false}], "put": [{"key": "app/a", "value": "x"}]}`).fails(
+		activities.Refused, "the worker's config denies it")
 }
 
 // refusedByApply requires that apply fails, and changes nothing.
@@ -143,7 +152,8 @@ func TestLimitsOfATransaction(t *testing.T) {
 	require.Equal(t, "\"many/124\" \""+strings.Repeat("x", 1000)+"\" lease 0\n", d.dump())
 	s.undo(activities.Restored)
 	require.Equal(t, before, d.dump())
-	d.txn(`{"delete": [{"prefix": "many/"}]}`).fails(activities.Refused, "the step needs 129 operations and conditions, and one transaction of etcd may have 128; make several steps of it")
+	d.txn(`{"delete": [{"prefix": "many/"}]}`).fails(activities.Refused,
+		"the step needs 129 operations and conditions, and one transaction of etcd may have 128; make several steps of it")
 	var puts []map[string]string
 	for i := range 126 {
 		puts = append(puts, map[string]string{"key": fmt.Sprint("put/", i), "value": ""})
@@ -157,7 +167,8 @@ func TestLimitsOfATransaction(t *testing.T) {
 	}
 	d.txn(`{"delete": [{"key": "big/1"}]}`).apply()
 	d.put("big/1", strings.Repeat("b", 530_000))
-	d.txn(`{"delete": [{"prefix": "big/"}]}`).fails(activities.Refused, "the keys of the step hold 1050030 bytes, before and after it")
+	d.txn(`{"delete": [{"prefix": "big/"}]}`).fails(activities.Refused,
+		"the keys of the step hold 1050030 bytes, before and after it")
 	d.put("big/1", strings.Repeat("b", 528_000)) // as much as one may have, and back
 	large := d.dump()
 	s = d.txn(`{"delete": [{"prefix": "big/"}]}`)
@@ -205,11 +216,15 @@ func TestAKeyGoesBackOnItsLease(t *testing.T) {
 	d.put("gone", "1", client.WithLease(lease))
 	d.put("moved", "1", client.WithLease(lease))
 	before := d.dump()
-	s := d.txn(fmt.Sprintf(`{"put": [{"key": "off", "value": "2"}, {"key": "kept", "value": "2", "keep_lease": true}, {"key": "moved", "value": "1", "lease": "%x"}], "delete": [{"key": "gone"}]}`, int64(other)))
+	s := d.txn(fmt.Sprintf(
+		`{"put": [{"key": "off", "value": "2"}, {"key": "kept", "value": "2", "keep_lease": true}, {"key": "moved", "value": "1", "lease": "%x"}], "delete": [{"key": "gone"}]}`, int64(other)))
 	s.apply()
-	require.Equal(t, fmt.Sprintf("\"kept\" \"2\" lease %x\n\"moved\" \"1\" lease %x\n\"off\" \"2\" lease 0\n", int64(lease), int64(other)), d.dump())
+	require.Equal(t,
+		fmt.Sprintf("\"kept\" \"2\" lease %x\n\"moved\" \"1\" lease %x\n\"off\" \"2\" lease 0\n", int64(lease), int64(other)),
+		d.dump())
 	u := s.undo(activities.Restored)
-	require.Regexp(t, fmt.Sprintf(`^4 keys as before; back on lease %x with (1000|99\d) s left$`, int64(lease)), u.Observed)
+	require.Regexp(t, fmt.Sprintf(`^4 keys as before; back on lease %x with (1000|99\d) s left$`, int64(lease)),
+		u.Observed)
 	require.Equal(t, before, d.dump())
 }
 
@@ -220,7 +235,8 @@ func TestALeaseThatHasEnded(t *testing.T) {
 	d.put("off", "1", client.WithLease(lease))
 	d.put("kept", "1", client.WithLease(lease))
 	d.put("deleted", "1", client.WithLease(lease))
-	s := d.txn(fmt.Sprintf(`{"put": [{"key": "off", "value": "2"}, {"key": "kept", "value": "2", "keep_lease": true}, {"key": "lasting", "value": "2", "lease": "%x"}], "delete": [{"key": "deleted"}]}`, int64(lease)))
+	s := d.txn(fmt.Sprintf(
+		`{"put": [{"key": "off", "value": "2"}, {"key": "kept", "value": "2", "keep_lease": true}, {"key": "lasting", "value": "2", "lease": "%x"}], "delete": [{"key": "deleted"}]}`, int64(lease)))
 	s.apply()
 	_, err := d.client.Revoke(t.Context(), lease)
 	require.NoError(t, err)
@@ -235,8 +251,10 @@ func TestALeaseThatHasEnded(t *testing.T) {
 func TestStepsOnTheSameKeysAreUndoneInReverse(t *testing.T) {
 	d := newDatabase(t, app)
 	before := d.dump()
-	first := d.txn(`{"put": [{"key": "name", "value": "1"}, {"key": "made", "value": "1"}], "delete": [{"prefix": "tmp/"}]}`)
-	second := d.txn(`{"put": [{"key": "tmp/1", "value": "2"}, {"key": "name", "value": "2"}], "delete": [{"key": "made"}]}`)
+	first := d.txn(
+		`{"put": [{"key": "name", "value": "1"}, {"key": "made", "value": "1"}], "delete": [{"prefix": "tmp/"}]}`)
+	second := d.txn(
+		`{"put": [{"key": "tmp/1", "value": "2"}, {"key": "name", "value": "2"}], "delete": [{"key": "made"}]}`)
 	first.apply()
 	between := d.dump()
 	second.apply()

@@ -56,7 +56,8 @@ func (c *connection) fence(e activities.Entry, isDone bool) error {
 	})
 }
 
-// amend stores what change makes of the record of a token, which is empty if there is none, unless it returns false.
+// amend stores what change makes of the record of a token, which is empty if there is none, unless
+// it returns false.
 func (c *connection) amend(token string, change func(*record) (bool, error), then ...client.Op) error {
 	for {
 		s, err := c.look(token, nil, nil)
@@ -83,8 +84,10 @@ func (c *connection) amend(token string, change func(*record) (bool, error), the
 	}
 }
 
-// undoOnce looks, and puts the keys back if they still are as they were seen. If they are not, moved is true, and nothing was touched.
-func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool, err error) {
+// undoOnce looks, and puts the keys back if they still are as they were seen. If they are not,
+// moved is true, and nothing was touched.
+func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool,
+	err error) {
 	s, err := c.see(e.Token)
 	if err != nil {
 		return outcome, false, err
@@ -95,7 +98,8 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case r.State == undone && r.Outcome != nil:
 		return *r.Outcome, false, nil
 	case r.State == released || r.Forgotten:
-		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed",
+			e.Token)
 	case r.State != undoing:
 		return outcome, false, c.damaged(e.Token, "does not hold the outcome of its undo")
 	case d.Done && !r.Acted:
@@ -119,7 +123,8 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	return c.settle(e.Token, s)
 }
 
-// putBack puts the keys back if they still are as they were seen, and looks at what that has left. If they are not, moved is true, and nothing was touched.
+// putBack puts the keys back if they still are as they were seen, and looks at what that has left.
+// If they are not, moved is true, and nothing was touched.
 func (c *connection) putBack(token string, v view) (after view, moved bool, err error) {
 	conditions, then := v.restoration()
 	done, err := c.store(token, v.seen, *v.record, conditions, then...)
@@ -137,12 +142,14 @@ func (c *connection) putBack(token string, v view) (after view, moved bool, err 
 	return after, false, err
 }
 
-// settle keeps the outcome of an undo, by what was found when its keys were looked at. It has moved if another call was faster.
+// settle keeps the outcome of an undo, by what was found when its keys were looked at. It has moved
+// if another call was faster.
 func (c *connection) settle(token string, v view) (outcome activities.Undone, moved bool, err error) {
 	r := *v.record
 	outcome = *r.Outcome
 	if unlike := v.findUnlike(); unlike != nil {
-		outcome = activities.Undone{Outcome: activities.Residue, Observed: "put back, and then not as before: " + keyvalue.JoinSome(unlike), Losses: unlike}
+		outcome = activities.Undone{Outcome: activities.Residue,
+			Observed: "put back, and then not as before: " + keyvalue.JoinSome(unlike), Losses: unlike}
 	}
 	r.State, r.Outcome, r.Ended, r.Bytes = undone, &outcome, time.Now().UTC(), 0
 	done, err := c.store(token, v.seen, r, nil, client.OpDelete(imagesPrefix+token))
@@ -157,7 +164,8 @@ func (c *connection) settle(token string, v view) (outcome activities.Undone, mo
 type view struct {
 	snapshot
 
-	leases map[client.LeaseID]int64 // the seconds that each lease of an image has left; those that have ended are not in it
+	// the seconds that each lease of an image has left; those that have ended are not in it
+	leases map[client.LeaseID]int64
 }
 
 // see reads the record of a token, and then its keys.
@@ -222,14 +230,17 @@ func (v view) isOver(id client.LeaseID) bool {
 
 func (v view) now(i image) *mvccpb.KeyValue { return v.keys[string(i.Key)] }
 
-// isLeft reports whether a key is as the step left it: at its revision, or with the same value and lease, as the undo of a later step puts
-// them back. What has gone with its lease is nobody's change.
+// isLeft reports whether a key is as the step left it: at its revision, or with the same value and
+// lease, as the undo of a later step puts them back. What has gone with its lease is nobody's
+// change.
 func (v view) isLeft(i image) bool {
 	now := v.now(i)
 	if now == nil {
 		return i.Left == nil || v.isOver(i.Left.Lease)
 	}
-	return i.Left != nil && (now.ModRevision == v.acted || client.LeaseID(now.Lease) == i.Left.Lease && activities.DigestOf(now.Value) == i.Left.Digest)
+	return i.Left != nil &&
+		(now.ModRevision == v.acted || client.LeaseID(now.Lease) == i.Left.Lease &&
+			activities.DigestOf(now.Value) == i.Left.Digest)
 }
 
 // isGone reports whether a key would be gone without the step too.
@@ -268,7 +279,8 @@ func (v view) restoration() (conditions []client.Cmp, then []client.Op) {
 // outcomeOf is the outcome of an undo that succeeds.
 func (v view) outcomeOf(forced bool) activities.Undone {
 	if !v.record.Acted {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "the transaction of the step was never committed, and no longer can be"}
+		return activities.Undone{Outcome: activities.Nothing,
+			Observed: "the transaction of the step was never committed, and no longer can be"}
 	}
 	gone := 0
 	var again []string
@@ -319,11 +331,13 @@ func (c *connection) findDrift(v view) *activities.Drift {
 		case v.record.Private:
 			fmt.Fprintf(&b, "%q: %s; now: ***, changed at revision %d\n", key, left, now.ModRevision)
 		default:
-			fmt.Fprintf(&b, "%q: %s; now: %s, changed at revision %d\n", key, left, c.showLeased(key, now.Value, client.LeaseID(now.Lease)), now.ModRevision)
+			fmt.Fprintf(&b, "%q: %s; now: %s, changed at revision %d\n", key, left,
+				c.showLeased(key, now.Value, client.LeaseID(now.Lease)), now.ModRevision)
 		}
 	}
 	if total == 0 {
 		return nil
 	}
-	return &activities.Drift{Diff: "changed since the step: " + activities.CountOf(total, "key") + "\n" + b.String(), Digest: activities.DigestOf(parts...)}
+	return &activities.Drift{Diff: "changed since the step: " + activities.CountOf(total, "key") + "\n" + b.String(),
+		Digest: activities.DigestOf(parts...)}
 }

@@ -31,12 +31,14 @@ type Database struct {
 	Endpoints []string
 	// User is the worker's user; empty where the cluster asks for none.
 	User string
-	// Password returns that of User. It is called for each connection, so that a rotated password takes effect. Defaults to none.
+	// Password returns that of User. It is called for each connection, so that a rotated password
+	// takes effect. Defaults to none.
 	Password func() (string, error)
 	// TLS are the files for https:// endpoints. Defaults to the certificates that the machine trusts.
 	TLS TLS
-	// Namespace is what all keys of the database begin with, the journal's too, and what steps leave out: several databases can share a
-	// cluster, as etcd itself has one only. Defaults to the whole cluster.
+	// Namespace is what all keys of the database begin with, the journal's too, and what steps leave
+	// out: several databases can share a cluster, as etcd itself has one only. Defaults to the whole
+	// cluster.
 	Namespace string
 	// Allow are the keys that steps may change, as patterns with * such as /app/*. Defaults to all.
 	Allow []string
@@ -48,9 +50,11 @@ type Database struct {
 
 // TLS are files in PEM format.
 type TLS struct {
-	// CA has the certificates that sign those of the members. Defaults to those that the machine trusts.
+	// CA has the certificates that sign those of the members. Defaults to those that the machine
+	// trusts.
 	CA string `yaml:"ca"`
-	// Cert and Key are the worker's own certificate and its key, where the cluster asks for them. Default to none.
+	// Cert and Key are the worker's own certificate and its key, where the cluster asks for them.
+	// Default to none.
 	Cert string `yaml:"cert"`
 	Key  string `yaml:"key"`
 }

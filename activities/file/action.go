@@ -50,7 +50,8 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	case before:
 		return activities.Observation{State: activities.AsBefore}, nil
 	}
-	return activities.Observation{State: activities.Elsewise, Detail: h.describeDifferences(found), Drift: h.drift(found)}, nil
+	return activities.Observation{State: activities.Elsewise, Detail: h.describeDifferences(found), Drift: h.drift(found)},
+		nil
 }
 
 // findRecord finds the entry's record in one of the roots; nil if there is none.
@@ -109,7 +110,8 @@ func undoEnded(all []rootToken) error {
 		begun, over = begun || fate == journal.Undoing, over && ended
 	}
 	if begun && !over {
-		return activities.Errorf(activities.Refused, "the undo of token %s has begun and needs the originals: release it when it has ended", all[0].id)
+		return activities.Errorf(activities.Refused,
+			"the undo of token %s has begun and needs the originals: release it when it has ended", all[0].id)
 	}
 	return nil
 }

@@ -37,14 +37,16 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 
 // stageDraft stages a step's change and runs the checks on it.
 func (a *action) stageDraft(
-	ctx context.Context, r *root, t *journal.Token, e activities.Entry, s activities.Step, stage func(context.Context, *draft) error,
+	ctx context.Context, r *root, t *journal.Token, e activities.Entry, s activities.Step,
+	stage func(context.Context, *draft) error,
 ) (d *draft, err error) {
 	if err := t.CheckOpen(); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if errors.Is(err, errLost) {
-			err = errors.Join(t.CheckOpen(), activities.Errorf(activities.ActionFailed, "the staged change was removed from %s", r.store.Name()))
+			err = errors.Join(t.CheckOpen(),
+				activities.Errorf(activities.ActionFailed, "the staged change was removed from %s", r.store.Name()))
 		}
 	}()
 	if d, err = r.beginDraft(e.Token); err != nil {
@@ -90,7 +92,8 @@ func (d *draft) check(ctx context.Context, checks []activities.Check, at scene) 
 }
 
 // Apply stages the change, records it, and exchanges each original with its staged replacement.
-func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	// The record outranks the parameters: the paths may lead elsewhere by now.
 	h, rec, err := a.findRecord(e)
 	if err != nil {
@@ -137,7 +140,8 @@ type forward struct {
 }
 
 // makeRecord stages the change and writes the record.
-func (f *forward) makeRecord(ctx context.Context, e activities.Entry, want activities.Digest, stage func(context.Context, *draft) error) error {
+func (f *forward) makeRecord(ctx context.Context, e activities.Entry, want activities.Digest,
+	stage func(context.Context, *draft) error) error {
 	if err := f.token.CheckNotLost(false, leftDoc); err != nil {
 		return err
 	}
@@ -212,7 +216,8 @@ func (f *forward) finishChange(ctx context.Context) (activities.Result, error) {
 		}
 		f.reach("left")
 	}
-	if err := activities.RunChecks(ctx, f.step.Checks, activities.Live, activities.Staged, f.liveScene(f.root, f.step)); err != nil {
+	if err := activities.RunChecks(ctx, f.step.Checks, activities.Live, activities.Staged,
+		f.liveScene(f.root, f.step)); err != nil {
 		return result, err
 	}
 	f.reach("checked")
@@ -248,7 +253,8 @@ func (f *forward) applyOp(ctx context.Context, n int, o op) error {
 		return err
 	}
 	f.reach("swapped")
-	// What came out must be what was recorded: only now is it certain that nobody changed it in between.
+	// What came out must be what was recorded: only now is it certain that nobody changed it in
+	// between.
 	out, err := f.atTicket(ctx, ticket)
 	if err != nil || out.equals(o.Pre) {
 		return err
@@ -298,10 +304,12 @@ func (f *forward) conflictError(o op) error {
 		return err
 	}
 	return activities.Errorf(activities.ActionDenied,
-		"%s was changed by someone else while the step ran; their version is untouched: run the step again", filepath.Join(f.path, o.Target))
+		"%s was changed by someone else while the step ran; their version is untouched: run the step again",
+		filepath.Join(f.path, o.Target))
 }
 
 func damagedOriginal(r *root, ticket string, o op) error {
 	return activities.Errorf(activities.DamagedRecord,
-		"the original of %s, kept at %s, is not as it was recorded; nothing was touched", filepath.Join(r.path, o.Target), filepath.Join(r.store.Name(), ticket))
+		"the original of %s, kept at %s, is not as it was recorded; nothing was touched", filepath.Join(r.path, o.Target),
+		filepath.Join(r.store.Name(), ticket))
 }

@@ -50,7 +50,10 @@ func cases() []actiontest.Case {
 			}),
 		writeCase("create a file in new folders",
 			func(root string) any { return params{"path": root + "/a/b/c/new", "content": "new\n"} },
-			func(root string) any { return params{"path": root + "/a/b/other", "content": "newer\n"} }, func(c *actiontest.Case) {
+			func(root string) any {
+				return params{"path": root + "/a/b/other",
+					"content": "newer\n"}
+			}, func(c *actiontest.Case) {
 				c.Drift, c.Meanwhile = grow("a/b/c/new"), makeFolder("a")
 			}),
 		writeCase("several files",
@@ -61,7 +64,8 @@ func cases() []actiontest.Case {
 				}}
 			},
 			func(root string) any {
-				return params{"files": []params{{"path": root + "/conf/app.json", "content": "{\n}"}, {"path": root + "/a/b/one", "content": "2"}}}
+				return params{"files": []params{{"path": root + "/conf/app.json", "content": "{\n}"},
+					{"path": root + "/a/b/one", "content": "2"}}}
 			}, func(c *actiontest.Case) {
 				c.Meanwhile = replace("conf/app.json")
 			}),
@@ -187,7 +191,8 @@ func describe(t testing.TB, root string) string {
 		if err := unix.Lstat(path, &st); err != nil {
 			return err
 		}
-		line := fmt.Sprintf("%s %o %d:%d links=%d time=%d.%09d", strings.TrimPrefix(path, root), st.Mode, st.Uid, st.Gid, st.Nlink, st.Mtim.Sec, st.Mtim.Nsec)
+		line := fmt.Sprintf("%s %o %d:%d links=%d time=%d.%09d", strings.TrimPrefix(path, root), st.Mode, st.Uid, st.Gid,
+			st.Nlink, st.Mtim.Sec, st.Mtim.Nsec)
 		switch {
 		case d.Type().IsRegular():
 			raw, err := os.ReadFile(path)

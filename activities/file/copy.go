@@ -7,8 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// copyTree copies a tree within the store, with owners, modes, times and extended attributes. What may not be copied (such
-// as a foreign label) is no error here: the caller compares.
+// copyTree copies a tree within the store, with owners, modes, times and extended attributes. What
+// may not be copied (such as a foreign label) is no error here: the caller compares.
 func (r *root) copyTree(from, to string) error {
 	source, err := r.store.Open(filepath.Dir(from))
 	if err != nil {

@@ -13,18 +13,24 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// Whatever is damaged of what a step of two files has kept: the undo says so, each time, and touches neither.
+// Whatever is damaged of what a step of two files has kept: the undo says so, each time, and
+// touches neither.
 func TestADamagedJournalIsNeverHalfRestored(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(b *bench, e activities.Entry) error
 		says   string
 	}{
-		"original truncated": {func(b *bench, e activities.Entry) error { return os.Truncate(b.original(e, "two"), 3) }, "the original of"},
-		"original emptied":   {func(b *bench, e activities.Entry) error { return os.Truncate(b.original(e, "two"), 0) }, "the original of"},
+		"original truncated": {func(b *bench, e activities.Entry) error { return os.Truncate(b.original(e, "two"), 3) },
+			"the original of"},
+		"original emptied": {func(b *bench, e activities.Entry) error { return os.Truncate(b.original(e, "two"), 0) },
+			"the original of"},
 		"original of another content": {func(b *bench, e activities.Entry) error {
 			return os.WriteFile(b.original(e, "two"), []byte("bad two"), 0o600)
 		}, "the original of"},
-		"original of another mode": {func(b *bench, e activities.Entry) error { return os.Chmod(b.original(e, "two"), 0o600) }, "the original of"},
+		"original of another mode": {func(b *bench,
+			e activities.Entry) error {
+			return os.Chmod(b.original(e, "two"), 0o600)
+		}, "the original of"},
 		"original of another time": {func(b *bench, e activities.Entry) error {
 			return os.Chtimes(b.original(e, "two"), folderTime, folderTime)
 		}, "the original of"},
@@ -35,15 +41,25 @@ func TestADamagedJournalIsNeverHalfRestored(t *testing.T) {
 			at := b.original(e, "two")
 			return errorsOf(os.Remove(at), os.Mkdir(at, 0o755))
 		}, "the original of"},
-		"original lost":      {func(b *bench, e activities.Entry) error { return os.Remove(b.original(e, "two")) }, "the original of"},
-		"all originals lost": {func(b *bench, e activities.Entry) error { return os.RemoveAll(b.path(".unwind/stage/" + e.Token)) }, "the original of"},
+		"original lost": {func(b *bench, e activities.Entry) error { return os.Remove(b.original(e, "two")) },
+			"the original of"},
+		"all originals lost": {func(b *bench,
+			e activities.Entry) error {
+			return os.RemoveAll(b.path(".unwind/stage/" + e.Token))
+		}, "the original of"},
 		"record and its spare lost": {func(b *bench, e activities.Entry) error {
 			return errorsOf(os.Remove(b.document(e, "record")), os.Remove(b.document(e, "record-spare")))
 		}, "is gone from"},
-		"record truncated":    {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "record"), 100) }, "record"},
-		"record emptied":      {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "record"), 0) }, "record"},
-		"record changed":      {func(b *bench, e activities.Entry) error { return swapBytes(b.document(e, "record"), "one", "two") }, "does not match its digest"},
-		"mark of the forward": {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "left"), 5) }, "left"},
+		"record truncated": {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "record"), 100) },
+			"record"},
+		"record emptied": {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "record"), 0) },
+			"record"},
+		"record changed": {func(b *bench,
+			e activities.Entry) error {
+			return swapBytes(b.document(e, "record"), "one", "two")
+		}, "does not match its digest"},
+		"mark of the forward": {func(b *bench, e activities.Entry) error { return os.Truncate(b.document(e, "left"), 5) },
+			"left"},
 		"the tombstone itself": {func(b *bench, e activities.Entry) error {
 			return os.WriteFile(b.document(e, "fate"), []byte("{}"), 0o600)
 		}, "fate"},
@@ -51,7 +67,8 @@ func TestADamagedJournalIsNeverHalfRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			e := b.entry()
-			with := params{"files": []params{{"path": b.put("one", "old one"), "content": "1"}, {"path": b.put("two", "old two"), "content": "2"}}}
+			with := params{"files": []params{{"path": b.put("one", "old one"), "content": "1"},
+				{"path": b.put("two", "old two"), "content": "2"}}}
 			require.NoError(t, b.apply("write", e, with))
 			left := describe(t, b.root)
 			require.NoError(t, c.damage(b, e))
@@ -135,7 +152,8 @@ func shape(t *testing.T, root string) string {
 func TestAFullDiskIsNamedAndNothingIsHalfDone(t *testing.T) {
 	root := small(t, "1m")
 	b := newBench(t, root)
-	with := params{"files": []params{{"path": b.put("one", "old one"), "content": "1"}, {"path": b.put("two", "old two"), "content": strings.Repeat("2", 50_000)}}}
+	with := params{"files": []params{{"path": b.put("one", "old one"), "content": "1"},
+		{"path": b.put("two", "old two"), "content": strings.Repeat("2", 50_000)}}}
 	before := shape(t, root)
 	full := func(err error) {
 		t.Helper()
@@ -181,13 +199,15 @@ func TestAFullDiskIsNamedAndNothingIsHalfDone(t *testing.T) {
 // The disk filled at any point of an undo.
 func TestADiskThatFillsInTheMiddleOfAnUndo(t *testing.T) {
 	for label, touched := range map[string]bool{
-		"undo-begun": false, "undo-fenced": false, "undo-claimed": false, "undo-planned": true, "undo-taken-back": true, "undo-settled": true,
+		"undo-begun": false, "undo-fenced": false, "undo-claimed": false, "undo-planned": true, "undo-taken-back": true,
+		"undo-settled": true,
 	} {
 		t.Run(label, func(t *testing.T) {
 			root := small(t, "1m")
 			b := newBench(t, root)
 			e := b.entry()
-			with := params{"files": []params{{"path": b.put("one", "old one"), "content": "1"}, {"path": b.put("two", "old two"), "content": "2"}}}
+			with := params{"files": []params{{"path": b.put("one", "old one"), "content": "1"},
+				{"path": b.put("two", "old two"), "content": "2"}}}
 			before := shape(t, root)
 			require.NoError(t, b.apply("write", e, with))
 			left := shape(t, root)

@@ -66,7 +66,8 @@ func (r *root) diffText(d difference) string {
 	return b.String()
 }
 
-// describeLastChange says what a file system records of who changed something: when, and whose it is.
+// describeLastChange says what a file system records of who changed something: when, and whose it
+// is.
 func (t tree) describeLastChange() string {
 	if !t.exists() {
 		return "now gone"

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// location is a path in a root, without symlinks except for its last part if the link itself is meant.
+// location is a path in a root, without symlinks except for its last part if the link itself is
+// meant.
 type location struct {
 	*root
 	rel string
@@ -34,7 +35,8 @@ func (w *world) locate(field, path string, follow bool) (location, error) {
 func (w *world) resolve(field, given, path, through string, follow bool, left *int) (location, error) {
 	r, rel := w.rootOf(path)
 	if r == nil && through != "" {
-		return location{}, w.refuseCurrent(field, given, "is outside the allowed roots: the symlink "+through+" leads to "+path)
+		return location{},
+			w.refuseCurrent(field, given, "is outside the allowed roots: the symlink "+through+" leads to "+path)
 	}
 	if r == nil {
 		return location{}, w.refuse(field, given, "is outside the allowed roots")
@@ -47,7 +49,8 @@ func (w *world) resolve(field, given, path, through string, follow bool, left *i
 		case errors.Is(err, fs.ErrNotExist):
 			return w.checkLocation(field, given, location{r, rel})
 		case errors.Is(err, unix.ENOTDIR):
-			return location{}, w.refuseCurrent(field, given, "leads through "+filepath.Join(r.path, filepath.Dir(here))+", which is not a folder")
+			return location{}, w.refuseCurrent(field, given,
+				"leads through "+filepath.Join(r.path, filepath.Dir(here))+", which is not a folder")
 		case err != nil:
 			return location{}, err
 		case info.Mode()&fs.ModeSymlink == 0 || i == len(parts)-1 && !follow:
@@ -63,7 +66,8 @@ func (w *world) resolve(field, given, path, through string, follow bool, left *i
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(r.path, filepath.Dir(here), to)
 		}
-		return w.resolve(field, given, filepath.Join(append([]string{to}, parts[i+1:]...)...), filepath.Join(r.path, here), follow, left)
+		return w.resolve(field, given, filepath.Join(append([]string{to}, parts[i+1:]...)...), filepath.Join(r.path, here),
+			follow, left)
 	}
 	return w.checkLocation(field, given, location{r, rel})
 }
@@ -84,7 +88,8 @@ func (w *world) checkLocation(field, given string, s location) (location, error)
 	switch {
 	case s.rel == ".":
 		return s, w.refuse(field, given, "is itself an allowed root")
-	case slices.Contains(strings.Split(s.rel, string(filepath.Separator)), storeName): // also that of a root that is mounted here
+	// also that of a root that is mounted here
+	case slices.Contains(strings.Split(s.rel, string(filepath.Separator)), storeName):
 		return s, w.refuse(field, given, "is in "+storeName+", which holds undo data")
 	case !utf8.ValidString(s.rel):
 		return s, w.refuse(field, given, "leads to a name that is not UTF-8")
@@ -112,5 +117,6 @@ func (w *world) refuse(field, path, why string) *activities.Error {
 	for i, r := range w.roots {
 		given[len(given)-1-i] = r.given
 	}
-	return activities.Errorf(activities.Refused, "%s: %q %s; this worker allows %s", field, path, why, strings.Join(given, ", "))
+	return activities.Errorf(activities.Refused, "%s: %q %s; this worker allows %s", field, path, why,
+		strings.Join(given, ", "))
 }

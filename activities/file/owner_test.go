@@ -36,7 +36,8 @@ func TestAWorkerThatMayNotGiveFilesAwayRefusesToReplaceTheirs(t *testing.T) {
 	as(t, someUser, func() {
 		b := newBench(t, shared)
 		before := describe(t, shared)
-		requireError(t, b.apply("write", b.entry(), params{"path": theirs, "content": "new"}), activities.Refused, "belongs to user 0", "run it as a user who may")
+		requireError(t, b.apply("write", b.entry(), params{"path": theirs, "content": "new"}), activities.Refused,
+			"belongs to user 0", "run it as a user who may")
 		require.Equal(t, before, describe(t, shared))
 
 		// To delete it takes no such right, and to bring it back neither.

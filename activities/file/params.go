@@ -38,7 +38,8 @@ type fileToWrite struct {
 func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
 	if len(s.With) > activities.MaxInline {
 		return nil, activities.Errorf(activities.Refused,
-			"content: the parameters have %s, more than %d; put the content into a file below an allowed root and name it as source: instead", activities.CountOf(len(s.With), "byte"), activities.MaxInline)
+			"content: the parameters have %s, more than %d; put the content into a file below an allowed root and name it "+
+				"as source: instead", activities.CountOf(len(s.With), "byte"), activities.MaxInline)
 	}
 	p, err := activities.DecodeParams[writeParams](s.With)
 	if err != nil {
@@ -116,10 +117,12 @@ func oneRoot[T any](all []T, at func(T) location) error {
 		for j := range i {
 			a, b := at(all[j]), at(all[i])
 			if a.root != b.root {
-				return activities.Errorf(activities.Refused, "%s and %s are in two roots; a step can change only one: make it two steps", a.abs(), b.abs())
+				return activities.Errorf(activities.Refused,
+					"%s and %s are in two roots; a step can change only one: make it two steps", a.abs(), b.abs())
 			}
 			if isWithin(a.rel, b.rel) || isWithin(b.rel, a.rel) {
-				return activities.Errorf(activities.Refused, "%s and %s: one is, or is in, the other; name each file once", a.abs(), b.abs())
+				return activities.Errorf(activities.Refused, "%s and %s: one is, or is in, the other; name each file once", a.abs(),
+					b.abs())
 			}
 		}
 	}

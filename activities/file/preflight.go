@@ -94,7 +94,8 @@ func (p writeParams) list() ([]content, func(i int) string, error) {
 		return []content{p.content}, func(int) string { return "" }, nil
 	}
 	if p.content != (content{}) {
-		return nil, nil, activities.Errorf(activities.Refused, "files: give either path with content or source, or a list of files, not both")
+		return nil, nil,
+			activities.Errorf(activities.Refused, "files: give either path with content or source, or a list of files, not both")
 	}
 	return p.Files, func(i int) string { return fmt.Sprintf("files[%d].", i) }, nil
 }

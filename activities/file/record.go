@@ -39,7 +39,8 @@ type op struct {
 	Post   tree   `json:"post"`
 	// Private: the content must not be shown.
 	Private bool `json:"private,omitempty"`
-	// Text is the new content if it is short and not private, to show what someone else has changed in it.
+	// Text is the new content if it is short and not private, to show what someone else has changed in
+	// it.
 	Text *string `json:"text,omitempty"`
 }
 
@@ -70,8 +71,8 @@ type plan struct {
 	Parents []parent `json:"parents,omitempty"`
 	// Notes go into the report.
 	Notes []string `json:"notes,omitempty"`
-	// Kept is what the undo removes of each change and keeps for a redo, and Was the times of the folders before. If empty,
-	// nothing is kept.
+	// Kept is what the undo removes of each change and keeps for a redo, and Was the times of the
+	// folders before. If empty, nothing is kept.
 	Kept  []tree    `json:"kept,omitempty"`
 	Was   []parent  `json:"was,omitempty"`
 	Began time.Time `json:"began"`

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// records joins the journals of all roots. A token can have a folder in several of them, because an undo leaves its
-// tombstone wherever the record could have been; the root with the record counts.
+// records joins the journals of all roots. A token can have a folder in several of them, because an
+// undo leaves its tombstone wherever the record could have been; the root with the record counts.
 type records []journal.Records
 
 func (w *world) records() records {
@@ -47,7 +47,8 @@ func (all records) Records(ctx context.Context) (found []activities.Record, prob
 	}
 	// A token that cannot be read in one root must not be taken for the tombstone it has in another.
 	return slices.DeleteFunc(found, func(r activities.Record) bool {
-		return r.Since.IsZero() && slices.ContainsFunc(problems, func(err error) bool { return strings.Contains(err.Error(), r.Entry.Token) })
+		return r.Since.IsZero() &&
+			slices.ContainsFunc(problems, func(err error) bool { return strings.Contains(err.Error(), r.Entry.Token) })
 	}), problems, nil
 }
 

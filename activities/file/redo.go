@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// rollback is an undo that kept what it removed. A redo stages copies of that, and is then a forward like any other; the
-// kept originals stay until they are released.
+// rollback is an undo that kept what it removed. A redo stages copies of that, and is then a
+// forward like any other; the kept originals stay until they are released.
 type rollback struct {
 	rootToken
 	rec  record
@@ -23,8 +23,8 @@ type rollback struct {
 	of []int
 }
 
-// stageFunc returns the root that a forward changes, and the function that stages its change: from its parameters, or from
-// what an earlier generation had left.
+// stageFunc returns the root that a forward changes, and the function that stages its change: from
+// its parameters, or from what an earlier generation had left.
 func (a *action) stageFunc(e activities.Entry, s activities.Step) (*root, func(context.Context, *draft) error, error) {
 	if e.Redoes != "" {
 		b, err := a.findRollback(e)
@@ -38,7 +38,8 @@ func (a *action) stageFunc(e activities.Entry, s activities.Step) (*root, func(c
 	return a.prepare(a.world, s)
 }
 
-// findRollback finds what the entry is to redo. Nil: that had changed nothing, so this is the first forward.
+// findRollback finds what the entry is to redo. Nil: that had changed nothing, so this is the first
+// forward.
 func (a *action) findRollback(e activities.Entry) (*rollback, error) {
 	e.Token = e.Redoes
 	all, err := a.openTokens(e)
@@ -60,18 +61,21 @@ func (a *action) findRollback(e activities.Entry) (*rollback, error) {
 	case err != nil:
 		return nil, err
 	case !over:
-		return nil, activities.Errorf(activities.Refused, "token %s has not been rolled back, or has been forgotten: there is nothing to redo; run its task again", e.Token)
+		return nil, activities.Errorf(activities.Refused,
+			"token %s has not been rolled back, or has been forgotten: there is nothing to redo; run its task again", e.Token)
 	case !acted:
 		return nil, nil //nolint:nilnil // see above
 	case rec == nil:
-		return nil, activities.Errorf(activities.Refused, "what the rollback of token %s kept has expired and been released; run its task again", e.Token)
+		return nil, activities.Errorf(activities.Refused,
+			"what the rollback of token %s kept has expired and been released; run its task again", e.Token)
 	}
 	b := &rollback{rootToken: h, rec: *rec}
 	if _, err := h.token.Read(planDoc, &b.plan); err != nil {
 		return nil, err
 	}
 	if len(b.plan.Kept) != len(rec.Ops) || len(rec.Given) == 0 {
-		return nil, activities.Errorf(activities.Refused, "the undo of token %s kept nothing for a redo; run its task again", e.Token)
+		return nil, activities.Errorf(activities.Refused, "the undo of token %s kept nothing for a redo; run its task again",
+			e.Token)
 	}
 	return b, nil
 }
@@ -107,7 +111,8 @@ func (b *rollback) stage(ctx context.Context, d *draft) error {
 		}
 	}
 	if len(b.of) == 0 {
-		return activities.Errorf(activities.Refused, "the rollback of token %s removed nothing: there is nothing to redo", b.id)
+		return activities.Errorf(activities.Refused, "the rollback of token %s removed nothing: there is nothing to redo",
+			b.id)
 	}
 	for _, g := range b.rec.Given {
 		if n := slices.Index(b.of, g.Op); n >= 0 {
@@ -129,7 +134,8 @@ func (b *rollback) restage(ctx context.Context, from, to string, kept tree) erro
 	}
 	if !held.equals(kept) {
 		return activities.Errorf(activities.DamagedRecord,
-			"what the rollback kept at %s has changed since; nothing was touched: run the task again", filepath.Join(b.store.Name(), from))
+			"what the rollback kept at %s has changed since; nothing was touched: run the task again",
+			filepath.Join(b.store.Name(), from))
 	}
 	return b.copyTree(from, to)
 }
@@ -153,7 +159,8 @@ func (b *rollback) ticketFolder() (string, error) {
 	return redoPath(b.id), err
 }
 
-// check examines a complete draft: the targets must be as the rollback left them, and the copies equal to what it kept.
+// check examines a complete draft: the targets must be as the rollback left them, and the copies
+// equal to what it kept.
 func (b *rollback) check(d *draft) error {
 	for n, i := range b.of {
 		o, before, kept := d.rec.Ops[n], b.rec.Ops[i].Pre, b.plan.Kept[i]
@@ -164,7 +171,8 @@ func (b *rollback) check(d *draft) error {
 			return errLost // an undo has taken it
 		case !o.Post.equals(kept):
 			return activities.Errorf(activities.ActionDenied,
-				"%s cannot be put back exactly (%s in place of %s); run this worker as a user who may do so", filepath.Join(b.path, o.Target), o.Post.topNode().describe(true), kept.topNode().describe(true))
+				"%s cannot be put back exactly (%s in place of %s); run this worker as a user who may do so",
+				filepath.Join(b.path, o.Target), o.Post.topNode().describe(true), kept.topNode().describe(true))
 		}
 	}
 	for _, now := range d.rec.Parents {
@@ -179,7 +187,8 @@ func (b *rollback) check(d *draft) error {
 
 func (b *rollback) driftedError(o op) error {
 	return activities.Errorf(activities.Refused,
-		"%s is not as the rollback left it: someone else has changed it since; run the task again instead of a redo", filepath.Join(b.path, o.Target))
+		"%s is not as the rollback left it: someone else has changed it since; run the task again instead of a redo",
+		filepath.Join(b.path, o.Target))
 }
 
 // describeDraft describes a draft: see verb.summarize.
@@ -204,7 +213,8 @@ func (u *undoRun) planKept(p *plan, seen []opState) (err error) {
 	return err
 }
 
-// setTimes gives the folders in which a redo has restored something the times they had before the rollback.
+// setTimes gives the folders in which a redo has restored something the times they had before the
+// rollback.
 func (f *forward) setTimes() error {
 	for i, p := range f.rec.Times {
 		through := stagePath(f.id, f.rec.Attempt, "parent"+strconv.Itoa(i))
@@ -223,8 +233,8 @@ func (f *forward) setTimes() error {
 	return nil
 }
 
-// linkFolder makes a symlink among the tickets to a folder of the root. The folder's time is set through it, so that a late
-// call fails as it does for the tickets.
+// linkFolder makes a symlink among the tickets to a folder of the root. The folder's time is set
+// through it, so that a late call fails as it does for the tickets.
 func (r *root) linkFolder(through string, p parent) error {
 	err := r.store.Symlink(filepath.Join("..", "..", "..", "..", p.Path), through)
 	if errors.Is(err, unix.EEXIST) {
@@ -233,9 +243,11 @@ func (r *root) linkFolder(through string, p parent) error {
 	return err
 }
 
-// setTime sets a folder's time. If the folder belongs to another user this may fail: the final verification reports that.
+// setTime sets a folder's time. If the folder belongs to another user this may fail: the final
+// verification reports that.
 func (r *root) setTime(through string, p parent) error {
-	err := unix.UtimesNanoAt(r.storeFD(), through, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(p.Time)}, 0)
+	err := unix.UtimesNanoAt(r.storeFD(), through, []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(p.Time)},
+		0)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return nil
 	}

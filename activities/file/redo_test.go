@@ -200,7 +200,8 @@ func TestARedoIsRefusedWithTheWayOut(t *testing.T) {
 
 func TestARedoOfSeveralFilesIsDoneWholeOrNotAtAll(t *testing.T) {
 	b := newBench(t)
-	with := params{"files": []params{{"path": b.put("one", "old"), "content": "1"}, {"path": b.put("two", "old"), "content": "2"}}}
+	with := params{"files": []params{{"path": b.put("one", "old"), "content": "1"},
+		{"path": b.put("two", "old"), "content": "2"}}}
 	e := b.entry()
 	require.NoError(t, b.apply("write", e, with))
 	b.rollback(e)

@@ -54,7 +54,8 @@ func (b *bench) entry() activities.Entry {
 	b.t.Helper()
 	place, err := b.world.Journal(b.t.Context())
 	require.NoError(b.t, err)
-	return activities.Entry{Version: 1, Token: activities.NewToken(rand.Text(), "step", 1), Place: activities.Place{Journal: place}}
+	return activities.Entry{Version: 1, Token: activities.NewToken(rand.Text(), "step", 1),
+		Place: activities.Place{Journal: place}}
 }
 
 func (b *bench) action(name string) activities.Action {
@@ -132,11 +133,15 @@ func TestNothingOutsideOfTheRootsIsTouched(t *testing.T) {
 			requireError(t, b.apply(action, b.entry(), with), activities.Refused, why, "path: ", b.root)
 		}
 	}
-	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/tofile", "content": "x"}), activities.Refused, "outside")
-	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/new", "source": outside + "/victim"}), activities.Refused, "source: ", "outside")
-	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/new", "source": b.root + "/tofile"}), activities.Refused, "source: ", "outside")
+	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/tofile", "content": "x"}), activities.Refused,
+		"outside")
+	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/new", "source": outside + "/victim"}),
+		activities.Refused, "source: ", "outside")
+	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/new", "source": b.root + "/tofile"}),
+		activities.Refused, "source: ", "outside")
 	check := activities.Check{JSON: &activities.JSONCheck{File: b.root + "/tofile"}}
-	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/new", "content": "x"}, check), activities.Refused, "outside")
+	requireError(t, b.apply("write", b.entry(), params{"path": b.root + "/new", "content": "x"}, check),
+		activities.Refused, "outside")
 	require.Equal(t, before, describe(t, outside))
 
 	// The link itself is inside.
@@ -171,8 +176,11 @@ func TestRootsInRoots(t *testing.T) {
 	b := newBench(t, outer, inner)
 	b.put("mnt/inner/f", "old")
 	b.put("f", "old")
-	requireError(t, b.apply("delete", b.entry(), params{"path": outer + "/mnt"}), activities.Refused, "contains the allowed root "+inner)
-	requireError(t, b.apply("write", b.entry(), params{"files": []params{{"path": outer + "/f", "content": "1"}, {"path": inner + "/f", "content": "2"}}}),
+	requireError(t, b.apply("delete", b.entry(), params{"path": outer + "/mnt"}), activities.Refused,
+		"contains the allowed root "+inner)
+	requireError(t,
+		b.apply("write", b.entry(),
+			params{"files": []params{{"path": outer + "/f", "content": "1"}, {"path": inner + "/f", "content": "2"}}}),
 		activities.Refused, "two roots", "make it two steps")
 	e := b.entry()
 	require.NoError(t, b.apply("write", e, params{"path": inner + "/f", "content": "new"}))
@@ -262,8 +270,10 @@ func TestARootThatIsMountedInAnotherOneIsFound(t *testing.T) {
 	bindMount(t, inner, b.path("mnt/inner"))
 	one, two := b.entry(), b.entry()
 	journals := describeStore(t, inner)
-	requireError(t, b.apply("delete", one, params{"path": b.path("mnt")}), activities.Refused, "contains undo data, in mnt/inner/.unwind")
-	requireError(t, b.apply("delete", two, params{"path": b.path("mnt/inner/.unwind")}), activities.Refused, "holds undo data")
+	requireError(t, b.apply("delete", one, params{"path": b.path("mnt")}), activities.Refused,
+		"contains undo data, in mnt/inner/.unwind")
+	requireError(t, b.apply("delete", two, params{"path": b.path("mnt/inner/.unwind")}), activities.Refused,
+		"holds undo data")
 	require.Equal(t, journals, describeStore(t, inner))
 }
 

@@ -97,7 +97,8 @@ func (s scene) ReadFile(_ context.Context, path string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, activities.Errorf(activities.CheckFailed, "%s is not a regular file", path)
 	case info.Size() > maxChecked:
-		return nil, activities.Errorf(activities.CheckFailed, "%s has %s, more than a check reads (%d)", path, activities.CountOf(info.Size(), "byte"), maxChecked)
+		return nil, activities.Errorf(activities.CheckFailed, "%s has %s, more than a check reads (%d)", path,
+			activities.CountOf(info.Size(), "byte"), maxChecked)
 	}
 	return io.ReadAll(f)
 }
@@ -124,8 +125,8 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	return cmd.CombinedOutput()
 }
 
-// redirectToStage replaces each path of the step's own files in an argument with the path of its staged copy: a program knows
-// nothing of stages, and would read the live file.
+// redirectToStage replaces each path of the step's own files in an argument with the path of its
+// staged copy: a program knows nothing of stages, and would read the live file.
 func (s scene) redirectToStage(arg string) string {
 	if s.draft == nil || !strings.Contains(arg, "/") {
 		return arg
@@ -154,13 +155,15 @@ func (s scene) redirectToStage(arg string) string {
 	return out.String()
 }
 
-// namesPath reports whether a path, or one below it, stands at a place in an argument, and not only the beginning of a longer name.
+// namesPath reports whether a path, or one below it, stands at a place in an argument, and not only
+// the beginning of a longer name.
 func namesPath(arg string, at int, path string) bool {
 	if !strings.HasPrefix(arg[at:], path) {
 		return false
 	}
 	isName := func(c byte) bool {
-		return c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("._-", c) >= 0
+		return c >= 0x80 || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+			strings.IndexByte("._-", c) >= 0
 	}
 	end := at + len(path)
 	return (at == 0 || !isName(arg[at-1]) && arg[at-1] != '/') && (end == len(arg) || !isName(arg[end]))
@@ -169,7 +172,8 @@ func namesPath(arg string, at int, path string) bool {
 // onlyFile is the path of the step's only file, for a program.
 func (s scene) onlyFile() (string, error) {
 	if s.target == "" {
-		return "", activities.Errorf(activities.Refused, "command: {path} stands for the step's only file, and this step has several; name each by its path")
+		return "", activities.Errorf(activities.Refused,
+			"command: {path} stands for the step's only file, and this step has several; name each by its path")
 	}
 	in, rel, err := s.find(s.target)
 	if err != nil {

@@ -26,7 +26,8 @@ type draft struct {
 	rec   record
 	// filled: every ticket holds something; the ticket of a deletion is empty.
 	filled bool
-	// redo is the rollback that the draft restores from; nil if the step's parameters say what it does.
+	// redo is the rollback that the draft restores from; nil if the step's parameters say what it
+	// does.
 	redo *rollback
 }
 
@@ -96,7 +97,8 @@ func (d *draft) captureTargets(ctx context.Context) error {
 		}
 		if at.Dev != d.dev {
 			return activities.Errorf(activities.Refused,
-				"path: %s is on another filesystem than its root %s, so files cannot be renamed into it; make it an allowed root of its own", filepath.Join(d.path, folder), d.path)
+				"path: %s is on another filesystem than its root %s, so files cannot be renamed into it; make it an allowed "+
+					"root of its own", filepath.Join(d.path, folder), d.path)
 		}
 		if !seen[folder] {
 			seen[folder] = true
@@ -105,10 +107,12 @@ func (d *draft) captureTargets(ctx context.Context) error {
 		if o.Pre, err = d.atTarget(ctx, o.Target); err != nil {
 			return err
 		}
-		// The undo data of another root, or of another worker, can be in it: mounted, or a root that this worker does not have.
+		// The undo data of another root, or of another worker, can be in it: mounted, or a root that this
+		// worker does not have.
 		for _, n := range o.Pre.Nodes {
 			if n.Kind == kindFolder && filepath.Base(n.Path) == storeName {
-				return activities.Errorf(activities.Refused, "path: %s contains undo data, in %s; if no worker uses that any more, remove it first",
+				return activities.Errorf(activities.Refused,
+					"path: %s contains undo data, in %s; if no worker uses that any more, remove it first",
 					filepath.Join(d.path, o.Target), filepath.Join(o.Target, n.Path))
 			}
 		}
@@ -158,7 +162,8 @@ func (d *draft) digest() activities.Digest {
 	return activities.DigestOf(parts...)
 }
 
-// writeFile writes a file of the draft. A replaced file passes on its owner, mode and extended attributes.
+// writeFile writes a file of the draft. A replaced file passes on its owner, mode and extended
+// attributes.
 func (d *draft) writeFile(ctx context.Context, at string, x fileToWrite) (err error) {
 	old, replaces, err := x.replacedNode(ctx)
 	if err != nil {
@@ -188,7 +193,9 @@ func (d *draft) writeFile(ctx context.Context, at string, x fileToWrite) (err er
 		uid, gid = -1, d.groupFor(x.rel)
 	}
 	if err := chownFile(f, uid, gid); err != nil {
-		return activities.Errorf(activities.Refused, "%s belongs to user %d and group %d, and this worker may not give files to them (%v); run it as a user who may", x.abs(), uid, gid, err)
+		return activities.Errorf(activities.Refused,
+			"%s belongs to user %d and group %d, and this worker may not give files to them (%v); run it as a user who may",
+			x.abs(), uid, gid, err)
 	}
 	if replaces {
 		if err := copyXattrs(f, old); err != nil {
@@ -212,7 +219,8 @@ func (x fileToWrite) replacedNode(ctx context.Context) (node, bool, error) {
 	case info.IsDir():
 		return node{}, false, activities.Errorf(activities.Refused, "path: %s is a folder; name a file in it", x.given)
 	case !info.Mode().IsRegular():
-		return node{}, false, activities.Errorf(activities.Refused, "path: %s is not a regular file (%s); delete it first", x.given, info.Mode().Type())
+		return node{}, false, activities.Errorf(activities.Refused, "path: %s is not a regular file (%s); delete it first",
+			x.given, info.Mode().Type())
 	}
 	old, err := x.atTarget(ctx, x.rel)
 	return old.topNode(), old.exists(), err
@@ -250,7 +258,8 @@ func (x fileToWrite) copyTo(ctx context.Context, f *os.File) error {
 	return err
 }
 
-// groupFor is the group of a new file or folder: that of a parent with the setgid bit, otherwise the worker's own.
+// groupFor is the group of a new file or folder: that of a parent with the setgid bit, otherwise
+// the worker's own.
 func (r *root) groupFor(rel string) int {
 	for folder := filepath.Dir(rel); ; folder = filepath.Dir(folder) {
 		info, err := r.dir.Stat(folder)
@@ -284,8 +293,9 @@ func chownFile(f *os.File, uid, gid int) error {
 	return f.Chown(uid, gid)
 }
 
-// copyXattrs gives a new file the extended attributes of the old one. Those that the kernel guards (capabilities,
-// integrity) belong to the old content; labels are kept if this process may set them.
+// copyXattrs gives a new file the extended attributes of the old one. Those that the kernel guards
+// (capabilities, integrity) belong to the old content; labels are kept if this process may set
+// them.
 func copyXattrs(f *os.File, old node) error {
 	for name, value := range old.Xattrs {
 		raw, err := hex.DecodeString(value)

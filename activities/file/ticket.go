@@ -16,12 +16,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// A ticket is a path in the store with the other half of a change: the new content before the step, the original after it.
-// A change and its undo are the same call: it exchanges what is at the ticket and at the target.
+// A ticket is a path in the store with the other half of a change: the new content before the step,
+// the original after it. A change and its undo are the same call: it exchanges what is at the
+// ticket and at the target.
 //
-// The kernel resolves the ticket's path when the call runs. So moving the folder of the tickets away makes every late call
-// fail, even in a process that was stopped just before it. A tombstone, a plain file at the folder's path, keeps the folder
-// from being made again.
+// The kernel resolves the ticket's path when the call runs. So moving the folder of the tickets
+// away makes every late call fail, even in a process that was stopped just before it. A tombstone,
+// a plain file at the folder's path, keeps the folder from being made again.
 
 func stagePath(token string, more ...string) string {
 	return filepath.Join(append([]string{stageDir, token}, more...)...)
@@ -69,7 +70,8 @@ func (r *root) swap(ticket, target string, atTicket, atTarget bool) error {
 	case isLost(err):
 		return errLost
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EBUSY):
-		return activities.Errorf(activities.ActionDenied, "%s is or has a mount point; make its folder an allowed root of its own", filepath.Join(r.path, target))
+		return activities.Errorf(activities.ActionDenied,
+			"%s is or has a mount point; make its folder an allowed root of its own", filepath.Join(r.path, target))
 	default:
 		return fmt.Errorf("%s: %w", filepath.Join(r.path, target), err)
 	}
@@ -142,8 +144,9 @@ func (r *root) mkdir(path string) error {
 	return err
 }
 
-// leaveTombstone moves the folder at path away (to another path, or to the trash if that is taken or empty), and puts a
-// tombstone in its place. Afterwards nothing can be done through a path below it.
+// leaveTombstone moves the folder at path away (to another path, or to the trash if that is taken
+// or empty), and puts a tombstone in its place. Afterwards nothing can be done through a path below
+// it.
 func (r *root) leaveTombstone(path, to string) error {
 	for {
 		// The slash at the end makes the call fail on a tombstone.

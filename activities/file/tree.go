@@ -19,8 +19,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// node is what is kept of one file, folder or link. The time of a folder is not: it changes with what others put into it,
-// and is handled separately (see parent).
+// node is what is kept of one file, folder or link. The time of a folder is not: it changes with
+// what others put into it, and is handled separately (see parent).
 type node struct {
 	Path   string            `json:"path"` // relative to the tree's top, "." for that
 	Kind   string            `json:"kind"`
@@ -43,7 +43,8 @@ const (
 	kindOther  = "special file"
 )
 
-// tree is what is at a path: nothing, a file, or a folder with all that is in it. The zero value is nothing.
+// tree is what is at a path: nothing, a file, or a folder with all that is in it. The zero value is
+// nothing.
 type tree struct {
 	// Digest is empty for nothing.
 	Digest activities.Digest `json:"digest,omitempty"`

@@ -17,8 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// Undo exchanges originals and changes again. All roots that could hold the record get the tombstone: the entry does not
-// say which one a late forward would use.
+// Undo exchanges originals and changes again. All roots that could hold the record get the
+// tombstone: the entry does not say which one a late forward would use.
 func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	all, err := a.openTokens(e)
 	if err != nil {
@@ -42,8 +42,8 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	return total, nil
 }
 
-// fenceIfLost is DamagedRecord where none of the roots has the record, or the outcome, of a step that was done. A late forward can do
-// nothing then either.
+// fenceIfLost is DamagedRecord where none of the roots has the record, or the outcome, of a step
+// that was done. A late forward can do nothing then either.
 func fenceIfLost(all []rootToken) error {
 	for _, h := range all {
 		for _, read := range []func() (bool, error){
@@ -93,7 +93,8 @@ func (a *action) undoIn(ctx context.Context, h rootToken, d activities.Decision)
 		return undone, err
 	}
 	if fate != journal.Undoing {
-		return undone, activities.Errorf(activities.Fenced, "the step's originals are released: its rollback window has closed")
+		return undone,
+			activities.Errorf(activities.Fenced, "the step's originals are released: its rollback window has closed")
 	}
 	a.reach("undo-begun")
 	u := &undoRun{action: a, rootToken: h, attempt: rand.Text(), decided: d}
@@ -209,8 +210,9 @@ func (u *undoRun) restoreAll(ctx context.Context) (activities.Undone, error) {
 	return none, u.setTimes()
 }
 
-// claimTickets takes the tickets from wherever they are: from the forward, or from another attempt, which then fails. They
-// move together, in one rename, so that the last of several attempts has them all.
+// claimTickets takes the tickets from wherever they are: from the forward, or from another attempt,
+// which then fails. They move together, in one rename, so that the last of several attempts has
+// them all.
 func (u *undoRun) claimTickets() error {
 	const tries = 10 // they may move on while holders are searched
 	for range tries {
@@ -219,7 +221,8 @@ func (u *undoRun) claimTickets() error {
 			return err
 		}
 		for _, other := range holders {
-			err := unix.Renameat2(u.storeFD(), undoPath(u.id, other, u.rec.Attempt), u.storeFD(), undoPath(u.id, u.attempt, u.rec.Attempt), unix.RENAME_NOREPLACE)
+			err := unix.Renameat2(u.storeFD(), undoPath(u.id, other, u.rec.Attempt), u.storeFD(),
+				undoPath(u.id, u.attempt, u.rec.Attempt), unix.RENAME_NOREPLACE)
 			if err == nil {
 				return nil
 			}
@@ -231,7 +234,8 @@ func (u *undoRun) claimTickets() error {
 	return nil // there are none: missing tickets are found when each is examined
 }
 
-// holders are the folders in which the tickets can be: those of the forward and of other attempts, dead or alive.
+// holders are the folders in which the tickets can be: those of the forward and of other attempts,
+// dead or alive.
 func (u *undoRun) holders() ([]string, error) {
 	f, err := u.store.Open(undoPath(u.id))
 	if err != nil {
@@ -292,7 +296,8 @@ func (u *undoRun) judgeOp(ctx context.Context, s *opState) (drift bool, err erro
 	return false, nil
 }
 
-// checkFolders refuses to put an original back into a folder that is gone: how that was is not known.
+// checkFolders refuses to put an original back into a folder that is gone: how that was is not
+// known.
 func (u *undoRun) checkFolders(seen []opState) error {
 	for _, s := range seen {
 		if !s.swap {
@@ -302,14 +307,16 @@ func (u *undoRun) checkFolders(seen []opState) error {
 		if _, there, err := u.statOf(folder); err != nil {
 			return err
 		} else if !there {
-			return activities.Errorf(activities.Refused, "folder %s, to which %s goes back, is gone: nothing was touched; make the folder again, and retry",
+			return activities.Errorf(activities.Refused,
+				"folder %s, to which %s goes back, is gone: nothing was touched; make the folder again, and retry",
 				filepath.Join(u.path, folder), filepath.Base(s.Target))
 		}
 	}
 	return nil
 }
 
-// writePlan makes durable what is to be done before any of it is. The first attempt to get here decides.
+// writePlan makes durable what is to be done before any of it is. The first attempt to get here
+// decides.
 func (u *undoRun) writePlan(seen []opState, forced bool) error {
 	if u.planned {
 		return nil
@@ -355,11 +362,13 @@ func (u *undoRun) undoOp(ctx context.Context, s opState) error {
 	if err != nil || out.equals(s.atTarget) {
 		return err
 	}
-	// Someone changed the target between check and exchange. Their version goes back to where it was, and is drift.
+	// Someone changed the target between check and exchange. Their version goes back to where it was,
+	// and is drift.
 	if err := u.swap(s.ticket, s.Target, out.exists(), s.Pre.exists()); err != nil {
 		return asOvertaken(err)
 	}
-	return activities.Errorf(activities.ActionFailed, "%s changed while it was being restored; retry", filepath.Join(u.path, s.Target))
+	return activities.Errorf(activities.ActionFailed, "%s changed while it was being restored; retry",
+		filepath.Join(u.path, s.Target))
 }
 
 func asOvertaken(err error) error {
@@ -424,9 +433,11 @@ func (u *undoRun) verify(ctx context.Context) (activities.Undone, error) {
 			gone = append(gone, filepath.Join(u.path, o.Target))
 		}
 	}
-	undone.Observed = fmt.Sprintf("%s as before: content, owner, mode, times, extended attributes", activities.CountOf(len(u.rec.Ops)-len(gone), "path"))
+	undone.Observed = fmt.Sprintf("%s as before: content, owner, mode, times, extended attributes",
+		activities.CountOf(len(u.rec.Ops)-len(gone), "path"))
 	if len(gone) > 0 {
-		undone.Outcome, undone.Losses = activities.Residue, append(undone.Losses, "changed by someone else meanwhile: "+strings.Join(gone, ", "))
+		undone.Outcome, undone.Losses = activities.Residue,
+			append(undone.Losses, "changed by someone else meanwhile: "+strings.Join(gone, ", "))
 	}
 	for _, p := range u.plan.Parents {
 		now, there, err := u.timeOf(p.Path)

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// at runs do once, when the process comes to a point; the world is one, so such tests do not run side by side.
+// at runs do once, when the process comes to a point; the world is one, so such tests do not run
+// side by side.
 func at(t *testing.T, label string, do func()) {
 	t.Helper()
 	done := false
@@ -67,7 +68,8 @@ func TestAFolderThatIsGoneIsNamedAndTheOriginalWaits(t *testing.T) {
 	}
 	for range 2 {
 		_, err = force()
-		requireError(t, err, activities.Refused, "folder "+b.path("d")+", to which f goes back, is gone", "make the folder again, and retry")
+		requireError(t, err, activities.Refused, "folder "+b.path("d")+", to which f goes back, is gone",
+			"make the folder again, and retry")
 	}
 	require.NoError(t, os.Mkdir(b.path("d"), 0o755))
 	undone, err := force()
@@ -84,7 +86,8 @@ func TestADamagedOriginalStopsTheUndoBeforeItTouchesAnything(t *testing.T) {
 		os.Remove,
 	} {
 		e := b.entry()
-		require.NoError(t, b.apply("write", e, params{"files": []params{{"path": one, "content": "1"}, {"path": two, "content": "2"}}}))
+		require.NoError(t,
+			b.apply("write", e, params{"files": []params{{"path": one, "content": "1"}, {"path": two, "content": "2"}}}))
 		kept, err := filepath.Glob(b.path(".unwind/stage/" + e.Token + "/*/1/two"))
 		require.NoError(t, err)
 		require.Len(t, kept, 1)
@@ -124,7 +127,8 @@ func TestWhatSomeoneElsePutThereBetweenLookingAndReplacingIsGivenBack(t *testing
 					require.NoError(t, os.Rename(path+".tmp", path))
 				}
 			})
-			requireError(t, b.apply("write", e, params{"path": path, "content": "ours"}), activities.ActionDenied, "changed by someone else", path)
+			requireError(t, b.apply("write", e, params{"path": path, "content": "ours"}), activities.ActionDenied,
+				"changed by someone else", path)
 			require.Equal(t, "theirs", b.read("f"))
 			undone, err := b.undo(e)
 			require.NoError(t, err)
@@ -250,7 +254,8 @@ func TestNothingIsLeftInTheStoreButTombstones(t *testing.T) {
 	require.NoError(t, b.apply("delete", released, params{"path": b.path("tree")}))
 	require.NoError(t, b.action("delete").Release(t.Context(), released))
 	missing := activities.Check{JSON: &activities.JSONCheck{}}
-	requireError(t, b.apply("write", failed, params{"path": b.path("bad.json"), "content": "{"}, missing), activities.CheckFailed, "bad.json is not JSON")
+	requireError(t, b.apply("write", failed, params{"path": b.path("bad.json"), "content": "{"}, missing),
+		activities.CheckFailed, "bad.json is not JSON")
 	require.NoFileExists(t, b.path("bad.json"))
 	var found []string
 	for _, folder := range []string{"stage", "undo", "trash"} {
@@ -267,6 +272,7 @@ func TestNothingIsLeftInTheStoreButTombstones(t *testing.T) {
 		}))
 	}
 	require.ElementsMatch(t, []string{
-		"stage d " + planned.Token, "stage f " + undone.Token, "undo f " + undone.Token, "stage f " + released.Token, "stage d " + failed.Token,
+		"stage d " + planned.Token, "stage f " + undone.Token, "undo f " + undone.Token, "stage f " + released.Token,
+		"stage d " + failed.Token,
 	}, found)
 }

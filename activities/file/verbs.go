@@ -15,7 +15,8 @@ import (
 // verb is where the two actions differ: the draft that they make of a step.
 type verb interface {
 	spec() activities.Spec
-	// prepare returns the root that a step changes, and a function that stages its change in a draft of that root.
+	// prepare returns the root that a step changes, and a function that stages its change in a draft
+	// of that root.
 	prepare(w *world, s activities.Step) (*root, func(ctx context.Context, d *draft) error, error)
 	// preflight returns why a step is certain to be refused, as far as its parameters are known.
 	preflight(w *world, o activities.Outlook) error
@@ -23,9 +24,11 @@ type verb interface {
 	summarize(d *draft) (summary string, outputs map[string]any, risk activities.Risk, fact string)
 }
 
-const redoText = "what the rollback removed is put back as it was, with owner, mode, times and extended attributes; the parameters are ignored"
+const redoText = "what the rollback removed is put back as it was, with owner, mode, times and extended " +
+	"attributes; the parameters are ignored"
 
-const undoText = "the original is kept beside the change and moved back, with owner, mode, times and extended attributes"
+const undoText = "the original is kept beside the change and moved back, with owner, mode, times and extended " +
+	"attributes"
 
 // keyPrefix begins the keys of files.
 const keyPrefix = "file:"
@@ -44,7 +47,8 @@ func (writeVerb) spec() activities.Spec {
 		Summary:    "Writes one file, or several at once; missing folders are made.",
 		Params:     activities.ParamsSchema[writeParams](),
 		UndoParams: []string{"path"},
-		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}, {Prefix: keyPrefix, Param: "files.*.path", Path: true}},
+		Keys: []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true},
+			{Prefix: keyPrefix, Param: "files.*.path", Path: true}},
 		Reads:      []string{"source", "files.*.source"},
 		HostBound:  true,
 		Preflights: true,
@@ -154,8 +158,9 @@ func (d *draft) makeFolders(n int, below string) error {
 // maxText is the size up to which content is compared line by line.
 const maxText = 64 << 10
 
-// keepText decides whether content may be shown, and keeps it for later comparison if it is short. Not to be shown: content
-// of a source, which was meant to stay out of the history, of a file that only its owner may read, and with a secret.
+// keepText decides whether content may be shown, and keeps it for later comparison if it is short.
+// Not to be shown: content of a source, which was meant to stay out of the history, of a file that
+// only its owner may read, and with a secret.
 func (d *draft) keepText(ctx context.Context, n int, x fileToWrite, at string) error {
 	o := &d.rec.Ops[n]
 	info, err := d.store.Stat(at)
@@ -195,13 +200,16 @@ func (writeVerb) summarize(d *draft) (string, map[string]any, activities.Risk, s
 		if len(d.rec.Given) >= manyFiles {
 			risk, fact = activities.Medium, "writes "+activities.CountOf(len(d.rec.Given), "file")
 		}
-		return fmt.Sprintf("write %s below %s (%s)", activities.CountOf(len(d.rec.Given), "file"), d.path, activities.CountOf(total, "byte")), outputs, risk, fact
+		return fmt.Sprintf("write %s below %s (%s)", activities.CountOf(len(d.rec.Given), "file"), d.path,
+			activities.CountOf(total, "byte")), outputs, risk, fact
 	}
 	outputs["path"], outputs["sha256"] = files[0]["path"], files[0]["sha256"]
 	if pre := d.rec.Ops[0].Pre; pre.exists() {
-		return fmt.Sprintf("replace %s (%d -> %s)", d.rec.Given[0].Path, pre.Bytes, activities.CountOf(total, "byte")), outputs, activities.Low, ""
+		return fmt.Sprintf("replace %s (%d -> %s)", d.rec.Given[0].Path, pre.Bytes, activities.CountOf(total, "byte")),
+			outputs, activities.Low, ""
 	}
-	return fmt.Sprintf("create %s (%s)", d.rec.Given[0].Path, activities.CountOf(total, "byte")), outputs, activities.Low, ""
+	return fmt.Sprintf("create %s (%s)", d.rec.Given[0].Path, activities.CountOf(total, "byte")), outputs, activities.Low,
+		""
 }
 
 // manyFiles is the number of files from which a change has medium risk.
@@ -216,7 +224,8 @@ func (deleteVerb) spec() activities.Spec {
 		Summary:    "Deletes files and whole folders.",
 		Params:     activities.ParamsSchema[removeParams](),
 		UndoParams: []string{"path", "paths"},
-		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}, {Prefix: keyPrefix, Param: "paths.*", Path: true}},
+		Keys: []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true},
+			{Prefix: keyPrefix, Param: "paths.*", Path: true}},
 		HostBound:  true,
 		Preflights: true,
 		Risk:       activities.Low,
@@ -224,7 +233,8 @@ func (deleteVerb) spec() activities.Spec {
 		Undo:       undoText,
 		Redo:       redoText,
 		Outputs: map[string]string{
-			"paths": "what was deleted", "entries": "how many files, folders and links that was", "bytes": "the size of all files",
+			"paths": "what was deleted", "entries": "how many files, folders and links that was",
+			"bytes": "the size of all files",
 		},
 	}
 }
@@ -268,7 +278,8 @@ func (deleteVerb) summarize(d *draft) (string, map[string]any, activities.Risk, 
 		what = fmt.Sprintf("%s below %s", activities.CountOf(len(paths), "path"), d.path)
 	}
 	if entries >= manyFiles {
-		return fmt.Sprintf("delete %s (%s, %s)", what, activities.CountOf(entries, "entry"), activities.CountOf(total, "byte")), outputs, activities.Medium, "deletes " + activities.CountOf(entries, "entry")
+		return fmt.Sprintf("delete %s (%s, %s)", what, activities.CountOf(entries, "entry"),
+			activities.CountOf(total, "byte")), outputs, activities.Medium, "deletes " + activities.CountOf(entries, "entry")
 	}
 	return fmt.Sprintf("delete %s (%s)", what, activities.CountOf(total, "byte")), outputs, activities.Low, ""
 }

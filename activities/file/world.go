@@ -21,9 +21,9 @@ import (
 
 // Config is what the world needs from its worker.
 type Config struct {
-	// Roots are the folders that steps may change; anything else is refused. Each must exist and be writable: it gets a
-	// folder .unwind (mode 0700) with the journal and what steps stage and keep, since only a rename within one filesystem
-	// is atomic. Workers may share a root.
+	// Roots are the folders that steps may change; anything else is refused. Each must exist and be
+	// writable: it gets a folder .unwind (mode 0700) with the journal and what steps stage and keep,
+	// since only a rename within one filesystem is atomic. Workers may share a root.
 	Roots []string
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool
@@ -70,7 +70,8 @@ func New(c Config) (activities.World, error) {
 		for _, other := range w.roots {
 			if !c.LookOnly && other.dev == r.dev && other.ino == r.ino {
 				return activities.World{}, fmt.Errorf(
-					"file: roots %s and %s are one folder (a symlink or a bind mount): a step through one name would not know what a step through the other has done; name it once",
+					"file: roots %s and %s are one folder (a symlink or a bind mount): a step through one name would not know "+
+						"what a step through the other has done; name it once",
 					other.given, r.given)
 			}
 		}
@@ -156,7 +157,9 @@ func (r *root) probeExchange() error {
 		}
 	}
 	if err := unix.Renameat2(r.storeFD(), a, r.storeFD(), b, unix.RENAME_EXCHANGE); err != nil {
-		return fmt.Errorf("this filesystem cannot exchange two files in one step (renameat2: %w); use a local one, such as ext4, xfs or btrfs", err)
+		return fmt.Errorf(
+			"this filesystem cannot exchange two files in one step (renameat2: %w); use a local one, such as ext4, xfs or btrfs",
+			err)
 	}
 	return errors.Join(r.store.Remove(a), r.store.Remove(b))
 }
@@ -201,8 +204,8 @@ func (w *world) journalIDs() string {
 	return strings.Join(ids, ",")
 }
 
-// markJournals adds an epoch to the journal of each root, and returns what a Place holds of them. A root whose disk is full does not
-// keep steps from the others.
+// markJournals adds an epoch to the journal of each root, and returns what a Place holds of them. A
+// root whose disk is full does not keep steps from the others.
 func (w *world) markJournals() (string, error) {
 	var marks []string
 	var problems []error
@@ -221,7 +224,8 @@ func (w *world) markJournals() (string, error) {
 	return strings.Join(marks, ","), nil
 }
 
-// checkJournal refuses an entry that was made before r's journal was, or that r's journal has forgotten: see journal.Journal.Check.
+// checkJournal refuses an entry that was made before r's journal was, or that r's journal has
+// forgotten: see journal.Journal.Check.
 func (r *root) checkJournal(e activities.Entry) error {
 	for each := range strings.SplitSeq(e.Place.Journal, ",") {
 		if mark, named := strings.CutPrefix(each, r.name+"="); named {
@@ -239,7 +243,8 @@ func (w *world) openToken(r *root, e activities.Entry) (*journal.Token, error) {
 		return nil, err
 	} else if err != nil {
 		return nil, activities.Errorf(activities.WrongPlace,
-			"the step belongs to the journals %q, and that of %s is not among them (it could not be written when the task was compiled, or is another one): it is %s=%s", e.Place.Journal, r.path, r.name, r.journal.ID())
+			"the step belongs to the journals %q, and that of %s is not among them (it could not be written when the task "+
+				"was compiled, or is another one): it is %s=%s", e.Place.Journal, r.path, r.name, r.journal.ID())
 	}
 	return r.journal.Token(e.Token)
 }
@@ -251,8 +256,8 @@ type rootToken struct {
 	id    string
 }
 
-// openTokens opens the entry's token in all roots where its record can be: the entry does not say in which root the step
-// acts.
+// openTokens opens the entry's token in all roots where its record can be: the entry does not say
+// in which root the step acts.
 func (w *world) openTokens(e activities.Entry) ([]rootToken, error) {
 	given := strings.Split(e.Place.Journal, ",")
 	var all []rootToken
@@ -289,7 +294,8 @@ func (w *world) openTokens(e activities.Entry) ([]rootToken, error) {
 	}
 	if len(all) == 0 || !known && len(all) < len(given) {
 		return nil, activities.Errorf(activities.WrongPlace,
-			"the step's journals are %q; this worker has %q: start it with the roots and the journals (%s in each root) that it had", e.Place.Journal, w.journalIDs(), storeName)
+			"the step's journals are %q; this worker has %q: start it with the roots and the journals (%s in each root) "+
+				"that it had", e.Place.Journal, w.journalIDs(), storeName)
 	}
 	return all, nil
 }

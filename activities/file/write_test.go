@@ -27,16 +27,21 @@ func TestParametersAreRefusedWithTheWayOut(t *testing.T) {
 		{"write", params{"path": b.path("new"), "content": strings.Repeat("x", activities.MaxInline)}, "name it as source:"},
 		{"write", params{"path": b.path("new")}, "give one of content and source"},
 		{"write", params{"path": b.path("new"), "content": "", "source": b.path("f")}, "give one of content and source"},
-		{"write", params{"path": b.path("new"), "content": "", "files": []params{{"path": b.path("x"), "content": ""}}}, "not both"},
-		{"write", params{"path": b.path("new"), "content": "", "mode": "rw-r--r--"}, `mode: "rw-r--r--" is not an octal mode`},
+		{"write", params{"path": b.path("new"), "content": "", "files": []params{{"path": b.path("x"), "content": ""}}},
+			"not both"},
+		{"write", params{"path": b.path("new"), "content": "", "mode": "rw-r--r--"},
+			`mode: "rw-r--r--" is not an octal mode`},
 		{"write", params{"path": b.path("new"), "content": "", "mode": "0"}, "is not an octal mode"},
 		{"write", params{"path": b.path("new"), "contents": ""}, "contents"},
 		{"write", params{"path": b.path("folder"), "content": ""}, "is a folder"},
 		{"write", params{"path": b.path("new"), "source": b.path("missing")}, "missing does not exist"},
 		{"write", params{"path": b.path("new"), "source": b.path("folder")}, "is not a regular file"},
-		{"write", params{"files": []params{{"path": b.path("f"), "content": ""}, {"path": b.path("f"), "content": ""}}}, "name each file once"},
-		{"write", params{"files": []params{{"path": b.path("n"), "content": ""}, {"path": b.path("n/x"), "content": ""}}}, "one is, or is in, the other"},
-		{"write", params{"files": []params{{"path": b.path("f"), "content": ""}, {"path": "/etc/x", "content": ""}}}, `files[1].path: "/etc/x"`},
+		{"write", params{"files": []params{{"path": b.path("f"), "content": ""}, {"path": b.path("f"), "content": ""}}},
+			"name each file once"},
+		{"write", params{"files": []params{{"path": b.path("n"), "content": ""}, {"path": b.path("n/x"), "content": ""}}},
+			"one is, or is in, the other"},
+		{"write", params{"files": []params{{"path": b.path("f"), "content": ""}, {"path": "/etc/x", "content": ""}}},
+			`files[1].path: "/etc/x"`},
 		{"delete", params{}, "give one path, or a list of paths"},
 		{"delete", params{"path": b.path("f"), "paths": []string{b.path("f")}}, "give one path, or a list of paths"},
 		{"delete", params{"paths": []string{b.path("folder"), b.path("folder/f")}}, "one is, or is in, the other"},
@@ -84,7 +89,8 @@ func TestResultsAndPlans(t *testing.T) {
 	require.Equal(t, []string{"file:" + b.path("f")}, change.Keys)
 	require.Equal(t, activities.Low, change.Risk)
 
-	result, err := b.action("write").Apply(t.Context(), b.entry(), step(params{"path": b.path("big"), "source": b.path("source")}), "")
+	result, err := b.action("write").Apply(t.Context(), b.entry(),
+		step(params{"path": b.path("big"), "source": b.path("source")}), "")
 	require.NoError(t, err)
 	require.Equal(t, "create "+b.path("big")+" (1000000 bytes)", result.Summary)
 	require.EqualValues(t, 1_000_000, result.Outputs["bytes"])
@@ -112,13 +118,15 @@ func TestChecksSeeWhatIsStagedAndThenWhatIsThere(t *testing.T) {
 	run := func(when activities.When, argv ...string) activities.Check {
 		return activities.Check{When: when, Command: &activities.CommandCheck{Run: argv}}
 	}
-	with := params{"files": []params{{"path": b.path("old.json"), "content": `{"a": 2}`}, {"path": b.path("x/new.json"), "content": `{"b": 3}`}}}
+	with := params{"files": []params{{"path": b.path("old.json"), "content": `{"a": 2}`},
+		{"path": b.path("x/new.json"), "content": `{"b": 3}`}}}
 	good := []activities.Check{
 		{JSON: &activities.JSONCheck{File: b.path("old.json"), At: "/a", Equals: []byte("2")}},
 		{JSON: &activities.JSONCheck{File: b.path("x/new.json"), At: "/b", Equals: []byte("3")}},
 		{Exists: &activities.ExistsCheck{Path: b.path("x")}},
 		run(activities.Staged, "grep", "-q", "2", b.path("old.json")),
-		run(activities.Staged, "sh", "-c", "grep 3 '"+b.path("x/new.json")+"' && test -d "+b.path("x")+" && ! test -e "+b.path("x")+"y"),
+		run(activities.Staged, "sh", "-c",
+			"grep 3 '"+b.path("x/new.json")+"' && test -d "+b.path("x")+" && ! test -e "+b.path("x")+"y"),
 		run(activities.Staged, "dd", "status=none", "of=/dev/null", "if="+b.path("x/new.json")),
 		run(activities.Staged, "grep", "-q", "another", b.path("old.json.bak")),
 		run(activities.Live, "grep", "-q", "2", b.path("old.json")),
@@ -136,16 +144,20 @@ func TestChecksSeeWhatIsStagedAndThenWhatIsThere(t *testing.T) {
 	}{
 		{run(activities.Staged, "cat", "{path}"), activities.Refused, "this step has several"},
 		{run(activities.Staged, "sh", "-c", "echo why; exit 3"), activities.CheckFailed, "exit status 3"},
-		{activities.Check{Exists: &activities.ExistsCheck{Path: b.path("nope")}}, activities.CheckFailed, "nope is not there"},
+		{activities.Check{Exists: &activities.ExistsCheck{Path: b.path("nope")}}, activities.CheckFailed,
+			"nope is not there"},
 		{activities.Check{JSON: &activities.JSONCheck{}}, activities.Refused, "no single target"},
-		{activities.Check{JSON: &activities.JSONCheck{File: b.path("old.json"), At: "/a", Equals: []byte("1")}}, activities.CheckFailed, "/a is 2, want 1"},
+		{activities.Check{JSON: &activities.JSONCheck{File: b.path("old.json"), At: "/a", Equals: []byte("1")}},
+			activities.CheckFailed, "/a is 2, want 1"},
 	} {
 		requireError(t, b.apply("write", b.entry(), with, c.check), c.want, c.says)
 		require.Equal(t, before, describe(t, b.root), "nothing is put into place before the checks hold")
 	}
 	one := params{"path": b.path("new.json"), "content": "{}"}
-	requireError(t, b.apply("write", b.entry(), one, run(activities.Staged, "sh", "-c", "echo >> {path}")), activities.CheckFailed, "checks may only read")
+	requireError(t, b.apply("write", b.entry(), one, run(activities.Staged, "sh", "-c", "echo >> {path}")),
+		activities.CheckFailed, "checks may only read")
 	gone := activities.Check{Exists: &activities.ExistsCheck{}}
-	requireError(t, b.apply("delete", b.entry(), params{"path": b.path("old.json")}, gone), activities.CheckFailed, "is not there")
+	requireError(t, b.apply("delete", b.entry(), params{"path": b.path("old.json")}, gone), activities.CheckFailed,
+		"is not there")
 	require.Equal(t, before, describe(t, b.root))
 }

@@ -37,7 +37,8 @@ func TestAFolderThatADeadProcessMadeIsMadeDurable(t *testing.T) {
 	require.Equal(t, 1, counts[tokens], "once is enough")
 }
 
-// TestADocumentIsOnTheDiskBeforeItHasItsName looks at each sync: the content comes first, then the name, then the folder.
+// TestADocumentIsOnTheDiskBeforeItHasItsName looks at each sync: the content comes first, then the
+// name, then the folder.
 func TestADocumentIsOnTheDiskBeforeItHasItsName(t *testing.T) {
 	j, err := Open(t.TempDir())
 	require.NoError(t, err)

@@ -16,10 +16,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// A journal whose disk or machine was restored to an earlier state has forgotten what happened since, and would say of a step that
-// acted since that there is nothing to undo. So whoever compiles a step first adds an epoch to the journal, and the step's entry, in the
-// history, names it: a journal that does not know the epoch was rewound. Each process that adds epochs has a series of its own, numbered
-// from 1, of which the journal keeps the last number. A number in common would not do: a rewound journal soon comes to it again.
+// A journal whose disk or machine was restored to an earlier state has forgotten what happened
+// since, and would say of a step that acted since that there is nothing to undo. So whoever
+// compiles a step first adds an epoch to the journal, and the step's entry, in the history, names
+// it: a journal that does not know the epoch was rewound. Each process that adds epochs has a
+// series of its own, numbered from 1, of which the journal keeps the last number. A number in
+// common would not do: a rewound journal soon comes to it again.
 
 const epochsName = "epochs"
 
@@ -31,7 +33,8 @@ type series struct {
 	last int
 }
 
-// Mark adds an epoch to the journal, and returns what a Place holds: the journal's ID and the epoch, as ID~SERIES.NUMBER.
+// Mark adds an epoch to the journal, and returns what a Place holds: the journal's ID and the
+// epoch, as ID~SERIES.NUMBER.
 func (j *Journal) Mark() (string, error) {
 	j.series.Lock()
 	defer j.series.Unlock()
@@ -43,7 +46,8 @@ func (j *Journal) Mark() (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", fmt.Errorf("journal %s: %w", j.dir, err)
 	}
-	if last, err := j.lastEpoch(j.series.name); err != nil || last != j.series.last || j.series.name == "" { // rewound meanwhile, if not new
+	// rewound meanwhile, if not new
+	if last, err := j.lastEpoch(j.series.name); err != nil || last != j.series.last || j.series.name == "" {
 		fresh := make([]byte, 4)
 		rand.Read(fresh)
 		j.series.name, j.series.last = hex.EncodeToString(fresh), 0
@@ -64,12 +68,14 @@ func (j *Journal) Mark() (string, error) {
 	return fmt.Sprintf("%s~%s.%d", j.id, j.series.name, next), nil
 }
 
-// Check refuses an entry whose record is in another journal, with WrongPlace. It is a DamagedRecord if the journal does not know the
-// epoch of the mark. What concerns steps of several epochs, such as a commit, names the journal alone.
+// Check refuses an entry whose record is in another journal, with WrongPlace. It is a DamagedRecord
+// if the journal does not know the epoch of the mark. What concerns steps of several epochs, such
+// as a commit, names the journal alone.
 func (j *Journal) Check(mark string) error {
 	id, epoch, _ := strings.Cut(mark, "~")
 	if id != j.id {
-		return activities.Errorf(activities.WrongPlace, "the record is in journal %s; this is journal %s in %s", id, j.id, j.dir)
+		return activities.Errorf(activities.WrongPlace, "the record is in journal %s; this is journal %s in %s", id, j.id,
+			j.dir)
 	}
 	if epoch == "" {
 		return nil
@@ -85,7 +91,9 @@ func (j *Journal) Check(mark string) error {
 	}
 	if last < n {
 		return activities.Errorf(activities.DamagedRecord,
-			"journal %s was put back to a state from before this step was compiled (it does not know epoch %s), so it cannot tell what the step did: nothing was touched; bring back the newer state of it, or decide what becomes of the step",
+			"journal %s was put back to a state from before this step was compiled (it does not know epoch %s), so it "+
+				"cannot tell what the step did: nothing was touched; bring back the newer state of it, or decide what becomes "+
+				"of the step",
 			j.dir, epoch)
 	}
 	return nil

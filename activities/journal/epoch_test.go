@@ -95,5 +95,6 @@ func TestWhatIsNoEpochIsRefused(t *testing.T) {
 	require.NoError(t, j.Check(mark(t, j)))
 
 	place := activities.Place{Queue: "q", Journal: "a=" + good + ",b=" + good + "@engine"}
-	require.Equal(t, activities.Place{Queue: "q", Journal: "a=" + j.ID() + ",b=" + j.ID() + "@engine"}, place.WithoutEpochs())
+	require.Equal(t, activities.Place{Queue: "q", Journal: "a=" + j.ID() + ",b=" + j.ID() + "@engine"},
+		place.WithoutEpochs())
 }

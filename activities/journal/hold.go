@@ -10,10 +10,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Who holds a token's record is written in numbered documents, each of which replaces the one before: hold-1, hold-2, and so on. As
-// each of them is written once, a hold and a release that meet are decided by which of them gets the next number.
+// Who holds a token's record is written in numbered documents, each of which replaces the one
+// before: hold-1, hold-2, and so on. As each of them is written once, a hold and a release that
+// meet are decided by which of them gets the next number.
 
-// holdDoc says who needs the record, or that its release has begun, after which nobody can hold it any more.
+// holdDoc says who needs the record, or that its release has begun, after which nobody can hold it
+// any more.
 type holdDoc struct {
 	Holders   []activities.Owner `json:"holders,omitempty"`
 	Releasing bool               `json:"releasing,omitempty"`
@@ -36,8 +38,8 @@ func (t *Token) lastHold() (n int, last holdDoc, err error) {
 	}
 }
 
-// amendHold writes what change makes of the document that counts, unless that stays as it is. Another writer may come first: then
-// change is asked again.
+// amendHold writes what change makes of the document that counts, unless that stays as it is.
+// Another writer may come first: then change is asked again.
 func (t *Token) amendHold(change func(last holdDoc) (next holdDoc, changed bool, err error)) error {
 	for {
 		n, last, err := t.lastHold()
@@ -55,7 +57,8 @@ func (t *Token) amendHold(change func(last holdDoc) (next holdDoc, changed bool,
 	}
 }
 
-// Hold keeps the token's record from being released, for as long as the holder needs it. It is false where the release has begun.
+// Hold keeps the token's record from being released, for as long as the holder needs it. It is
+// false where the release has begun.
 func (t *Token) Hold(holder activities.Owner) (held bool, err error) {
 	if fate, err := t.Fate(); err != nil || fate != Undecided {
 		return fate == Undoing, err // the undo has begun: what the token keeps of it is not needed for another

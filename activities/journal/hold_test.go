@@ -56,10 +56,12 @@ func TestARecordIsNotReleasedWhileSomebodyHoldsIt(t *testing.T) {
 	require.Equal(t, []string{"fate"}, files(t, token))
 }
 
-// Each document that says who needs a record is deleted or cut, one at a time: the record is not released.
+// Each document that says who needs a record is deleted or cut, one at a time: the record is not
+// released.
 func TestHarmToAHold(t *testing.T) {
 	for _, name := range []string{"hold-1", "hold-2", "hold-1-spare", "hold-2-spare"} {
-		for harm, do := range map[string]func(path string) error{"deleted": os.Remove, "cut": func(path string) error { return os.Truncate(path, 9) }} {
+		for harm, do := range map[string]func(path string) error{"deleted": os.Remove,
+			"cut": func(path string) error { return os.Truncate(path, 9) }} {
 			j, _ := open(t)
 			r := journal.Records{Journal: j}
 			e := entryOf(1)
@@ -68,7 +70,8 @@ func TestHarmToAHold(t *testing.T) {
 			holding(t, r, e, bob, true)
 			require.NoError(t, do(filepath.Join(token.Dir(), name)))
 			_, err := token.DecideReleasing()
-			require.Contains(t, []activities.ErrorType{activities.Fenced, activities.DamagedRecord}, activities.TypeOf(err), "%s %s: %v", name, harm, err)
+			require.Contains(t, []activities.ErrorType{activities.Fenced, activities.DamagedRecord}, activities.TypeOf(err),
+				"%s %s: %v", name, harm, err)
 			fate, err := token.Fate()
 			require.NoError(t, err)
 			require.Equal(t, journal.Undecided, fate)

@@ -31,11 +31,13 @@ const (
 	tokens   = "tokens"
 	lockName = "lock"
 
-	// spareSuffix ends the second name of a document that nothing else tells the content of: it is read where the first has been deleted.
+	// spareSuffix ends the second name of a document that nothing else tells the content of: it is
+	// read where the first has been deleted.
 	spareSuffix = "-spare"
 )
 
-// hasSpare reports whether a document has a second name: the record, and the documents that say who needs it.
+// hasSpare reports whether a document has a second name: the record, and the documents that say who
+// needs it.
 func hasSpare(name string) bool { return name == Record || strings.HasPrefix(name, holdPrefix) }
 
 // Journal is a folder of tokens. It is safe for concurrent use by goroutines and processes.
@@ -90,14 +92,16 @@ func (j *Journal) Tokens() ([]string, error) {
 // Token is the record of one token.
 type Token struct{ dir string }
 
-// Dir is the token's folder, for large parts of a record (blobs, bundles). It may not exist yet: see Make.
+// Dir is the token's folder, for large parts of a record (blobs, bundles). It may not exist yet:
+// see Make.
 func (t *Token) Dir() string { return t.dir }
 
 // Make makes the token's folder, and syncs it.
 func (t *Token) Make() error {
 	err := os.Mkdir(t.dir, 0o700)
 	if errors.Is(err, fs.ErrExist) {
-		// A writer that put something into the folder had synced it; one that only made it may have died first.
+		// A writer that put something into the folder had synced it; one that only made it may have died
+		// first.
 		if empty, err := isEmpty(t.dir); err != nil || !empty {
 			return err
 		}
@@ -119,7 +123,8 @@ func isEmpty(dir string) (bool, error) {
 	return false, err
 }
 
-// Create writes the document name once and syncs it. If it exists, created is false and *v is set to its content.
+// Create writes the document name once and syncs it. If it exists, created is false and *v is set
+// to its content.
 func (t *Token) Create(name string, v any) (created bool, err error) {
 	if err := t.Make(); err != nil {
 		return false, err
@@ -133,7 +138,8 @@ type Staged struct {
 	name, tmp string
 }
 
-// Stage does the first half of Create, which takes as long as a sync of the disk: something else can be done meanwhile.
+// Stage does the first half of Create, which takes as long as a sync of the disk: something else
+// can be done meanwhile.
 func (t *Token) Stage(name string, v any) (Staged, error) {
 	if err := t.Make(); err != nil {
 		return Staged{}, err
@@ -144,8 +150,8 @@ func (t *Token) Stage(name string, v any) (Staged, error) {
 // Drop drops what has not been published.
 func (s Staged) Drop() { os.Remove(s.tmp) }
 
-// Read reads the document name into v; found is false if there is none. A digest that does not match, or a document of another
-// token, is DamagedRecord.
+// Read reads the document name into v; found is false if there is none. A digest that does not
+// match, or a document of another token, is DamagedRecord.
 func (t *Token) Read(name string, v any) (found bool, err error) { return t.folder().read(name, v) }
 
 func (t *Token) folder() folder { return folder{t.dir, filepath.Base(t.dir)} }
@@ -159,9 +165,10 @@ func (t *Token) Has(name string) (bool, error) {
 	return err == nil, err
 }
 
-// CheckNotLost is DamagedRecord where there is no record although there has been one: the history knows that the forward was done,
-// or there is an Applied, or another document that is written after the record. A caller that has found no record calls it before that is
-// taken to mean that the forward has never acted.
+// CheckNotLost is DamagedRecord where there is no record although there has been one: the history
+// knows that the forward was done, or there is an Applied, or another document that is written
+// after the record. A caller that has found no record calls it before that is taken to mean that
+// the forward has never acted.
 func (t *Token) CheckNotLost(isDone bool, later ...string) error {
 	for _, name := range append(later, Applied) {
 		found, err := t.Has(name)
@@ -174,12 +181,13 @@ func (t *Token) CheckNotLost(isDone bool, later ...string) error {
 		return nil
 	}
 	return activities.Errorf(activities.DamagedRecord,
-		"what the journal had of token %s is gone from %s, though the step has acted: nothing was touched; put it back, or decide what becomes of the step",
+		"what the journal had of token %s is gone from %s, though the step has acted: nothing was touched; put it back, "+
+			"or decide what becomes of the step",
 		filepath.Base(t.dir), t.dir)
 }
 
-// Drop removes a document (a large part of a record after Release). The fate and the outcome cannot be dropped; the owner
-// of a Record stays until Records.Forget.
+// Drop removes a document (a large part of a record after Release). The fate and the outcome cannot
+// be dropped; the owner of a Record stays until Records.Forget.
 func (t *Token) Drop(name string) error {
 	if name == fateName || name == Outcome {
 		return fmt.Errorf("journal: %s is a tombstone and stays", name)
@@ -219,7 +227,8 @@ func (t *Token) Decide(f Fate) (Fate, error) {
 	return fate, err
 }
 
-// DecideFirst decides like Decide, and first says that this very call has decided: nothing has been done before that a decision precedes.
+// DecideFirst decides like Decide, and first says that this very call has decided: nothing has been
+// done before that a decision precedes.
 func (t *Token) DecideFirst(f Fate) (fate Fate, first bool, err error) {
 	if undone, err := t.Has(Outcome); err != nil {
 		return "", false, err
@@ -249,8 +258,9 @@ func (t *Token) Fate() (Fate, error) {
 	return Undecided, nil
 }
 
-// DecideReleasing decides that a token is released, and returns its fate: Undoing if its undo has ended. It is Fenced while
-// an undo has begun and not ended, or somebody holds the token, as they still need the record.
+// DecideReleasing decides that a token is released, and returns its fate: Undoing if its undo has
+// ended. It is Fenced while an undo has begun and not ended, or somebody holds the token, as they
+// still need the record.
 func (t *Token) DecideReleasing() (Fate, error) {
 	if err := t.endHolding(); err != nil {
 		return "", err
@@ -261,12 +271,14 @@ func (t *Token) DecideReleasing() (Fate, error) {
 	}
 	_, ended, err := t.Undone()
 	if err == nil && !ended {
-		err = activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", filepath.Base(t.dir))
+		err = activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed",
+			filepath.Base(t.dir))
 	}
 	return fate, err
 }
 
-// CheckOpen is Fenced unless the token is open. A forward calls it before it leaves anything outside its own folder.
+// CheckOpen is Fenced unless the token is open. A forward calls it before it leaves anything
+// outside its own folder.
 func (t *Token) CheckOpen() error {
 	f, err := t.Fate()
 	if err != nil {
@@ -278,8 +290,9 @@ func (t *Token) CheckOpen() error {
 	return nil
 }
 
-// Lock excludes other attempts of the same token, also in this process. A forward holds it while it runs; a fence never
-// takes it, because a stopped process would hold it for ever. The returned function releases it.
+// Lock excludes other attempts of the same token, also in this process. A forward holds it while it
+// runs; a fence never takes it, because a stopped process would hold it for ever. The returned
+// function releases it.
 func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	if err := t.Make(); err != nil {
 		return nil, err
@@ -294,7 +307,8 @@ func (t *Token) Lock(ctx context.Context) (unlock func(), err error) {
 	return l.Release, nil
 }
 
-// envelope is the content of a document's file: the body, its digest, and whose it is, so that damage is detected.
+// envelope is the content of a document's file: the body, its digest, and whose it is, so that
+// damage is detected.
 type envelope struct {
 	Digest string `json:"sha256"`
 	// Of is the token and the name of the document; empty outside of tokens.
@@ -340,7 +354,8 @@ func (f folder) stage(name string, v any) (Staged, error) {
 	return Staged{f, name, tmp}, err
 }
 
-// Publish gives the document its name, and syncs that. If there is another already, created is false and *v is set to its content.
+// Publish gives the document its name, and syncs that. If there is another already, created is
+// false and *v is set to its content.
 func (s Staged) Publish(v any) (created bool, err error) {
 	if err := os.Link(s.tmp, filepath.Join(s.folder.dir, s.name)); err != nil {
 		if !errors.Is(err, fs.ErrExist) {
@@ -350,7 +365,8 @@ func (s Staged) Publish(v any) (created bool, err error) {
 		return false, errors.Join(err, syncDir(s.folder.dir))
 	}
 	if hasSpare(s.name) {
-		if err := os.Link(s.tmp, filepath.Join(s.folder.dir, s.name+spareSuffix)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Link(s.tmp, filepath.Join(s.folder.dir, s.name+spareSuffix)); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return false, err
 		}
 	}

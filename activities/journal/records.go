@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Owned is embedded in the Record documents of all worlds: the owner of the record, so that the journal alone tells it.
+// Owned is embedded in the Record documents of all worlds: the owner of the record, so that the
+// journal alone tells it.
 type Owned struct {
 	Entry activities.Entry `json:"entry"`
 	Owner activities.Owner `json:"owner"`
@@ -26,8 +27,8 @@ func Own(ctx context.Context, e activities.Entry) Owned {
 	return Owned{Entry: e, Owner: activities.OwnerOf(ctx), Made: time.Now().UTC()}
 }
 
-// Names of the documents that tell the state of a record. They are not ordered in time: a fate outranks what was marked
-// before it.
+// Names of the documents that tell the state of a record. They are not ordered in time: a fate
+// outranks what was marked before it.
 const (
 	committedName = "committed" // Records.Commit
 	ownedName     = "owned"     // what is left of a dropped record
@@ -90,8 +91,8 @@ func (t *Token) keepOwned() error {
 	return err
 }
 
-// Records implements activities.Records for a world whose Record documents embed Owned. Bytes, if not nil, returns what a
-// token takes outside its own folder.
+// Records implements activities.Records for a world whose Record documents embed Owned. Bytes, if
+// not nil, returns what a token takes outside its own folder.
 type Records struct {
 	Journal *Journal
 	Bytes   func(activities.Entry) int64
@@ -99,8 +100,8 @@ type Records struct {
 
 var _ activities.Records = Records{}
 
-// Records lists the tokens that have a record, and those of which only the audit trail is left. If there never was a
-// record, only the token is known.
+// Records lists the tokens that have a record, and those of which only the audit trail is left. If
+// there never was a record, only the token is known.
 func (r Records) Records(ctx context.Context) (records []activities.Record, problems []error, err error) {
 	names, err := r.Journal.Tokens()
 	if err != nil {
@@ -269,7 +270,8 @@ func (r Records) Claim(ctx context.Context, e activities.Entry) error {
 		return err
 	}
 	var owned Owned
-	if found, err := t.Read(Record, &owned); err == nil && found || err != nil && activities.TypeOf(err) != activities.DamagedRecord {
+	if found, err := t.Read(Record, &owned); err == nil && found || err != nil &&
+		activities.TypeOf(err) != activities.DamagedRecord {
 		return err
 	}
 	owned = Own(ctx, e)
@@ -301,7 +303,8 @@ func (r Records) Forget(_ context.Context, token string) error {
 		return err
 	}
 	if found && record.State != activities.RecordReleased {
-		return activities.Errorf(activities.Refused, "token %s is %s and not released: an undo or a redo still needs it", token, record.State)
+		return activities.Errorf(activities.Refused, "token %s is %s and not released: an undo or a redo still needs it",
+			token, record.State)
 	}
 	if fate, err := t.Fate(); err != nil || fate == Undecided {
 		return err // there was never a record, or a forward is about to make one

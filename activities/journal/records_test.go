@@ -26,7 +26,8 @@ var owner = activities.Owner{Workflow: "task-1", Run: "run-1"}
 
 func entryOf(n int) activities.Entry {
 	return activities.Entry{
-		Version: activities.EntryVersion, Seq: n, Action: "toy.set", Token: activities.NewToken("run", "step", n), Keys: []string{"toy:a"},
+		Version: activities.EntryVersion, Seq: n, Action: "toy.set", Token: activities.NewToken("run", "step", n),
+		Keys:  []string{"toy:a"},
 		Place: activities.Place{Journal: "j"},
 	}
 }
@@ -269,7 +270,8 @@ func TestDamageIsAProblemOfItsTokenOnly(t *testing.T) {
 	}
 	require.Equal(t, 5, damaged)
 
-	// What is damaged is not marked and not forgotten, but can be released: whose it was is then unknown.
+	// What is damaged is not marked and not forgotten, but can be released: whose it was is then
+	// unknown.
 	bad := entryOf(10).Token
 	require.Equal(t, activities.DamagedRecord, activities.TypeOf(r.Forget(t.Context(), bad)))
 	token, err := j.Token(bad)
@@ -394,7 +396,8 @@ func TestCommitBesideAnUndoOrARelease(t *testing.T) {
 	}
 }
 
-// Listing, releasing and forgetting at once: a token is listed whole, with its owner, or not at all.
+// Listing, releasing and forgetting at once: a token is listed whole, with its owner, or not at
+// all.
 func TestListingBesideReleaseAndForget(t *testing.T) {
 	j, _ := open(t)
 	r := journal.Records{Journal: j}

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// forgotten are the tombstones that listings of this process have seen. Nearly all tokens of a long-lived journal are tombstones, and stay, as they
-// are fences; so a listing opens the folder of each but once, and then only asks whether it has changed. The zero value knows none.
+// forgotten are the tombstones that listings of this process have seen. Nearly all tokens of a
+// long-lived journal are tombstones, and stay, as they are fences; so a listing opens the folder of
+// each but once, and then only asks whether it has changed. The zero value knows none.
 type forgotten struct {
 	sync.Mutex
 
@@ -20,7 +21,8 @@ type forgotten struct {
 // tokenBytes is how many bytes the digits of a token stand for.
 const tokenBytes = 16
 
-// settledAfter is how old a change of a folder is before another one is certain to have a later time.
+// settledAfter is how old a change of a folder is before another one is certain to have a later
+// time.
 const settledAfter = time.Minute
 
 // includes reports whether a token has at most a fate.
@@ -57,7 +59,8 @@ func (t *Token) bytes() (b [tokenBytes]byte) {
 	return b
 }
 
-// isTombstone reports whether a token has at most a fate. It costs one listing of its folder, and not a look for each document.
+// isTombstone reports whether a token has at most a fate. It costs one listing of its folder, and
+// not a look for each document.
 func (t *Token) isTombstone() (bool, error) {
 	d, err := os.Open(t.dir)
 	if err != nil {

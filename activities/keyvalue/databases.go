@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// CheckNames reports what is wrong with the names of databases in a config, of which there must be one.
+// CheckNames reports what is wrong with the names of databases in a config, of which there must be
+// one.
 func CheckNames[D any](config string, databases map[string]D) error {
 	if len(databases) == 0 {
 		return fmt.Errorf("%s: name at least one database", config)
@@ -33,9 +34,10 @@ func Unknown[D any](config, name string, databases map[string]D) error {
 		name, config, strings.Join(slices.Sorted(maps.Keys(databases)), ", "))
 }
 
-// JoinJournals names the journals of all databases that answer, as NAME=ID. A step needs only that of its own database, so databases
-// can be added later.
-func JoinJournals[D any](ctx context.Context, databases map[string]D, ensure func(context.Context, string) (string, error)) (string, error) {
+// JoinJournals names the journals of all databases that answer, as NAME=ID. A step needs only that
+// of its own database, so databases can be added later.
+func JoinJournals[D any](ctx context.Context, databases map[string]D,
+	ensure func(context.Context, string) (string, error)) (string, error) {
 	var ids []string
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
@@ -52,7 +54,8 @@ func JoinJournals[D any](ctx context.Context, databases map[string]D, ensure fun
 	return strings.Join(ids, ","), nil
 }
 
-// LocateJournal returns the database that an entry names, and the id of its journal in the entry's place.
+// LocateJournal returns the database that an entry names, and the id of its journal in the entry's
+// place.
 func LocateJournal[D any](config string, e activities.Entry, databases map[string]D) (name, id string, err error) {
 	p, err := activities.DecodeParams[struct {
 		Database string `json:"database"`
@@ -68,7 +71,9 @@ func LocateJournal[D any](config string, e activities.Entry, databases map[strin
 	if _, known := databases[p.Database]; !known {
 		return "", "", Unknown(config, p.Database, databases)
 	}
-	return "", "", activities.Errorf(activities.WrongPlace, "the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to another worker", p.Database)
+	return "", "", activities.Errorf(activities.WrongPlace,
+		"the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to "+
+			"another worker", p.Database)
 }
 
 // NewJournalID returns the id of a journal that is about to be made.
@@ -78,7 +83,8 @@ func NewJournalID() string {
 	return hex.EncodeToString(random)
 }
 
-// ForEach calls do for every database. One that does not answer is a problem, and the others are still asked.
+// ForEach calls do for every database. One that does not answer is a problem, and the others are
+// still asked.
 func ForEach[D any](databases map[string]D, do func(name string) error) (problems []error) {
 	for _, name := range slices.Sorted(maps.Keys(databases)) {
 		if err := do(name); err != nil {

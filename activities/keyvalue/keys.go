@@ -25,7 +25,8 @@ func MatchesAny(patterns []string, key string) bool {
 type Limits struct {
 	// Config is where the worker's config says it, such as redis.databases.cache.
 	Config string
-	// Allow are the keys that steps may change; none allow all. Deny are those that they may neither read nor change.
+	// Allow are the keys that steps may change; none allow all. Deny are those that they may neither
+	// read nor change.
 	Allow, Deny []string
 }
 
@@ -38,7 +39,8 @@ func (l Limits) Check(changed, read []string) error {
 	}
 	for _, key := range changed {
 		if len(l.Allow) > 0 && !MatchesAny(l.Allow, key) {
-			return activities.Errorf(activities.Refused, "key %q: the worker's config does not allow steps to change it (%s.allow: %s)",
+			return activities.Errorf(activities.Refused,
+				"key %q: the worker's config does not allow steps to change it (%s.allow: %s)",
 				key, l.Config, strings.Join(l.Allow, ", "))
 		}
 	}
@@ -50,7 +52,8 @@ func DescribeChanges(n [3]int) string {
 	return activities.Count{Added: int64(n[0]), Removed: int64(n[1]), Changed: int64(n[2])}.Describe("key")
 }
 
-// CountsOf are the numbers of keys that come, that go and that change, as a plan has them; none where no key does.
+// CountsOf are the numbers of keys that come, that go and that change, as a plan has them; none
+// where no key does.
 func CountsOf(n [3]int) []activities.Count {
 	if n == [3]int{} {
 		return nil

@@ -24,7 +24,8 @@ type Scene struct {
 func CheckPlaces(kind string, checks []activities.Check) error {
 	for i, c := range checks {
 		if c.When == activities.Staged {
-			return activities.Errorf(activities.Refused, "check[%d]: when: staged; a step on %s changes its keys all at once: use live", i, kind)
+			return activities.Errorf(activities.Refused,
+				"check[%d]: when: staged; a step on %s changes its keys all at once: use live", i, kind)
 		}
 	}
 	return nil
@@ -36,7 +37,9 @@ func (s Scene) Target() string { return s.Name }
 // ReadFile returns the outputs of the step.
 func (s Scene) ReadFile(_ context.Context, name string) ([]byte, error) {
 	if name != s.Name {
-		return nil, activities.Errorf(activities.Refused, "file %s: a check of a step on %s sees only the outputs of the step, as the file %s; write a query check for all else",
+		return nil, activities.Errorf(activities.Refused,
+			"file %s: a check of a step on %s sees only the outputs of the step, as the file %s; write a query check for "+
+				"all else",
 			name, s.Kind, s.Name)
 	}
 	return json.Marshal(s.Result.Outputs)

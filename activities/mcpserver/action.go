@@ -51,7 +51,8 @@ func (a *action) Spec() activities.Spec {
 		Undo: "The declared inverse is called; what the declared look sees before and after it says what came back.",
 	}
 	if a.class == irreversible {
-		s.Summary, s.Risk, s.Strategy = "Calls a tool of an MCP server that cannot be undone.", activities.High, activities.Irreversible
+		s.Summary, s.Risk, s.Strategy = "Calls a tool of an MCP server that cannot be undone.", activities.High,
+			activities.Irreversible
 		s.Undo = "no inverse is declared for the tool."
 	}
 	return s
@@ -81,7 +82,8 @@ func (a *action) begin(e activities.Entry) (*one, error) {
 // reach reports the point after a side effect.
 func (a *action) reach(what string) { point.Reach(string(a.class) + ":" + what) }
 
-// claim is a document that names the server to which a call is written. Nothing is written to another one under it.
+// claim is a document that names the server to which a call is written. Nothing is written to
+// another one under it.
 type claim struct {
 	By serverProcess `json:"by"`
 }
@@ -99,7 +101,8 @@ type prepared struct {
 // prepare looks at what the call of a step would change, and chooses its inverse.
 func (a *action) prepare(ctx context.Context, token string, s activities.Step) (*prepared, error) {
 	if activities.HoldsSecret(ctx, s.With) {
-		return nil, activities.Errorf(activities.Refused, "arguments: they hold a secret, which the journal would keep; give it to the server in its environment")
+		return nil, activities.Errorf(activities.Refused,
+			"arguments: they hold a secret, which the journal would keep; give it to the server in its environment")
 	}
 	p, err := decodeCall(s)
 	if err != nil {
@@ -131,15 +134,18 @@ func (a *action) prepare(ctx context.Context, token string, s activities.Step) (
 		}
 	}
 	return nil, activities.Errorf(activities.Refused,
-		"tool: no undo of %s of server %s is declared for this case (undo[].when), so it was not called; declare one in the worker's config, "+
+		"tool: no undo of %s of server %s is declared for this case (undo[].when), so it was not called; declare one in "+
+			"the worker's config, "+
 			"or make the call a step of a task file that uses %s", p.Tool, p.Server, irreversible)
 }
 
-// decodeCall reads the call of a step, with numbers as they are written. It refuses checks that no call can have.
+// decodeCall reads the call of a step, with numbers as they are written. It refuses checks that no
+// call can have.
 func decodeCall(s activities.Step) (p params, err error) {
 	for i, check := range s.Checks {
 		if check.When == activities.Staged {
-			return p, activities.Errorf(activities.Refused, "check[%d]: when: staged; a call of a tool cannot be looked at before it is made: use live", i)
+			return p, activities.Errorf(activities.Refused,
+				"check[%d]: when: staged; a call of a tool cannot be looked at before it is made: use live", i)
 		}
 	}
 	if _, err := exactjson.Check(s.With); err != nil {
@@ -187,8 +193,9 @@ func (a *action) changeOf(it *prepared) activities.Change {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s\n", it.params.Tool, arguments)
 	change := activities.Change{
-		Summary: fmt.Sprintf("call %s of server %s", it.params.Tool, it.params.Server), Risk: activities.Low, Strategy: activities.Compensation,
-		Keys: []string{"mcp:" + it.params.Server},
+		Summary: fmt.Sprintf("call %s of server %s", it.params.Tool, it.params.Server), Risk: activities.Low,
+		Strategy: activities.Compensation,
+		Keys:     []string{"mcp:" + it.params.Server},
 	}
 	if it.before != nil {
 		parts = append(parts, []byte(it.before.digest()))

@@ -14,13 +14,15 @@ import (
 // answered is the document with the answer to a call.
 const answered = "answered"
 
-// Answer is what a server has answered to a call: a result as it was sent, or an error of the protocol.
+// Answer is what a server has answered to a call: a result as it was sent, or an error of the
+// protocol.
 type Answer struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  *jsonrpc.Error  `json:"error,omitempty"`
 	// Lost means that the call has happened, as the look tells, and its answer was lost.
 	Lost bool `json:"lost,omitempty"`
-	// Unfit is why the answer cannot be kept as the server has sent it; empty if it is. Then nothing else of it is kept.
+	// Unfit is why the answer cannot be kept as the server has sent it; empty if it is. Then nothing
+	// else of it is kept.
 	Unfit string `json:"unfit,omitempty"`
 }
 
@@ -102,5 +104,6 @@ func (a Answer) failure(server, tool string) error {
 		return activities.Errorf(activities.UnknownOutcome, "%s of server %s: %s", tool, server, trouble)
 	}
 	first, rest, _ := strings.Cut(trouble, "\n")
-	return &activities.Error{Type: activities.Unsuccessful, Message: fmt.Sprintf("%s of server %s: %s", tool, server, first), Output: rest}
+	return &activities.Error{Type: activities.Unsuccessful,
+		Message: fmt.Sprintf("%s of server %s: %s", tool, server, first), Output: rest}
 }

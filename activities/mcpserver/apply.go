@@ -29,7 +29,8 @@ type record struct {
 	URL       string         `json:"url,omitempty"` // where it was reached; empty if it was started
 	Tool      string         `json:"tool"`
 	Arguments map[string]any `json:"arguments,omitempty"`
-	// Declared is what was declared of the tool when it was called, and Inverse what undoes it; nil if nothing does.
+	// Declared is what was declared of the tool when it was called, and Inverse what undoes it; nil if
+	// nothing does.
 	Declared Tool     `json:"declared"`
 	Inverse  *Inverse `json:"inverse,omitempty"`
 	// Local is what was declared of the server.
@@ -52,7 +53,8 @@ type applied struct {
 func (o *one) callName(n int) string { return fmt.Sprintf("call-%d", n) }
 
 // Apply calls the tool.
-func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	var none activities.Result
 	o, err := a.begin(e)
 	if err != nil {
@@ -82,7 +84,8 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
 }
 
-// resultWith is the result of a call that was answered. A number that most programs would round is given as text.
+// resultWith is the result of a call that was answered. A number that most programs would round is
+// given as text.
 func resultWith(server, tool string, said sight) activities.Result {
 	r := activities.Result{Summary: fmt.Sprintf("called %s of server %s", tool, server)}
 	var rounded []string
@@ -97,7 +100,8 @@ func resultWith(server, tool string, said sight) activities.Result {
 // maxNamed is how many fields a note names.
 const maxNamed = 5
 
-// replaceRounded returns a value with texts in place of the numbers that would be rounded, and names the first of them.
+// replaceRounded returns a value with texts in place of the numbers that would be rounded, and
+// names the first of them.
 func replaceRounded(value any, field string, named *[]string) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -130,20 +134,25 @@ func resultOf(rec record, answer Answer, left *sight) activities.Result {
 	said, _ := answer.read()
 	r := resultWith(rec.Server, rec.Tool, said)
 	if answer.Lost {
-		r.Notes = append(r.Notes, "the answer of the server was lost: "+rec.Declared.Look.Tool+" shows that the call has happened")
+		r.Notes = append(r.Notes,
+			"the answer of the server was lost: "+rec.Declared.Look.Tool+" shows that the call has happened")
 	}
 	if left != nil {
 		r.After = left.digest()
 	}
 	if left != nil && rec.Before != nil && !rec.hasShown(left) && rec.Inverse != nil {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s shows the same before and after %s: where the call has changed something, its undo cannot be seen to bring that back, and counts as compensated at best",
-			rec.Declared.Look.Tool, rec.Tool))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf(
+				"%s shows the same before and after %s: where the call has changed something, its undo cannot be seen to bring "+
+					"that back, and counts as compensated at best",
+				rec.Declared.Look.Tool, rec.Tool))
 	}
 	return r
 }
 
 // callOnce makes the record and the call, or finds the answer of an earlier attempt.
-func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.Digest) (rec record, answer Answer, err error) {
+func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.Digest) (rec record, answer Answer,
+	err error) {
 	found, err := o.token.Read(journal.Record, &rec)
 	if err != nil {
 		return rec, answer, err
@@ -182,7 +191,8 @@ func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.D
 	return rec, answer, nil
 }
 
-// keep keeps the answer, and what the look sees after the call. The look is made while the answer is written to the disk.
+// keep keeps the answer, and what the look sees after the call. The look is made while the answer
+// is written to the disk.
 func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *sight, err error) {
 	kept := make(chan error, 1)
 	go func(mine Answer) {
@@ -209,9 +219,10 @@ func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *sight,
 	return doc.Left, err
 }
 
-// stageLeft looks after the call, and writes what it sees, without its name: that comes after the answer's. What an earlier attempt has
-// kept is not looked at again, and nothing is staged.
-func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *sight, staged *journal.Staged, err error) {
+// stageLeft looks after the call, and writes what it sees, without its name: that comes after the
+// answer's. What an earlier attempt has kept is not looked at again, and nothing is staged.
+func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *sight, staged *journal.Staged,
+	err error) {
 	var doc applied
 	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
 		return doc.Left, nil, err
@@ -227,7 +238,8 @@ func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *s
 }
 
 // makeRecord looks, and makes the record: with it, the server that runs is claimed for the call.
-func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities.Digest) (rec record, c *connection, err error) {
+func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities.Digest) (rec record, c *connection,
+	err error) {
 	it, err := o.prepare(ctx, o.entry.Token, s)
 	if err != nil {
 		return rec, nil, err
@@ -237,17 +249,23 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 		return rec, nil, err
 	}
 	if want != "" && want != change.Digest {
-		return rec, nil, activities.Errorf(activities.StaleApproval, "the call, what it changes, or the tool as its server lists it, is not what was approved; plan and approve it again")
+		return rec, nil,
+			activities.Errorf(activities.StaleApproval,
+				"the call, what it changes, or the tool as its server lists it, is not what was approved; plan and approve "+
+					"it again")
 	}
 	rec = record{
-		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server, URL: o.Servers[it.params.Server].URL, Tool: it.params.Tool,
-		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse, Local: o.Servers[it.params.Server].Declarations.Local, Before: it.before,
+		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server,
+		URL: o.Servers[it.params.Server].URL, Tool: it.params.Tool,
+		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse,
+		Local: o.Servers[it.params.Server].Declarations.Local, Before: it.before,
 	}
 	_, err = o.token.Create(journal.Record, &rec)
 	return rec, it.connection, err
 }
 
-// explainNoAnswer is the error of a call without an answer. With a look another attempt can find out what became of it.
+// explainNoAnswer is the error of a call without an answer. With a look another attempt can find
+// out what became of it.
 func (o *one) explainNoAnswer(rec record, err error) error {
 	if open := o.token.CheckOpen(); open != nil {
 		return open
@@ -255,15 +273,17 @@ func (o *one) explainNoAnswer(rec record, err error) error {
 	if rec.Before != nil {
 		return err
 	}
-	return activities.Errorf(activities.UnknownOutcome, "%v; whether the call has happened is not known, as no look is declared for %s", err, rec.Tool)
+	return activities.Errorf(activities.UnknownOutcome,
+		"%v; whether the call has happened is not known, as no look is declared for %s", err, rec.Tool)
 }
 
-// retry finds out what became of a call that has no answer, once no server can be at it any more. It returns a server on which to make
-// the call, if it has not happened.
+// retry finds out what became of a call that has no answer, once no server can be at it any more.
+// It returns a server on which to make the call, if it has not happened.
 func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answer, err error) {
 	if rec.Before == nil {
 		return nil, answer, activities.Errorf(activities.UnknownOutcome,
-			"an earlier attempt has called %s and got no answer; whether the call has happened is not known, as no look is declared for it", rec.Tool)
+			"an earlier attempt has called %s and got no answer; whether the call has happened is not known, as no look is "+
+				"declared for it", rec.Tool)
 	}
 	claims, err := o.endCalls(ctx, rec)
 	if err != nil {
@@ -279,7 +299,8 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 	switch {
 	case now.digest() == rec.Before.digest() && !rec.Local:
 		return nil, answer, activities.Errorf(activities.UnknownOutcome,
-			"an earlier attempt has called %s and got no answer; %s shows no change so far, but the server may have passed the call on (local: true is not declared)", rec.Tool, rec.Declared.Look.Tool)
+			"an earlier attempt has called %s and got no answer; %s shows no change so far, but the server may have passed "+
+				"the call on (local: true is not declared)", rec.Tool, rec.Declared.Look.Tool)
 	case now.digest() == rec.Before.digest():
 		_, err := o.token.Create(o.callName(claims+1), &claim{c.id})
 		return c, answer, err
@@ -287,13 +308,16 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 		return nil, Answer{Lost: true}, nil
 	}
 	return nil, answer, activities.Errorf(activities.UnknownOutcome,
-		"an earlier attempt has called %s and got no answer; %s shows neither what was there before, nor what the call makes (happened)", rec.Tool, rec.Declared.Look.Tool)
+		"an earlier attempt has called %s and got no answer; %s shows neither what was there before, nor what the call "+
+			"makes (happened)", rec.Tool, rec.Declared.Look.Tool)
 }
 
-// reconnect connects to the server of a call. Another one that has its name since knows nothing of the call.
+// reconnect connects to the server of a call. Another one that has its name since knows nothing of
+// the call.
 func (a *action) reconnect(ctx context.Context, rec record) (*connection, error) {
 	if now := a.Servers[rec.Server]; now.URL != rec.URL {
-		return nil, activities.Errorf(activities.WrongPlace, "%s of server %s was called at %s, and that name now stands for %s: give the server its old address again",
+		return nil, activities.Errorf(activities.WrongPlace,
+			"%s of server %s was called at %s, and that name now stands for %s: give the server its old address again",
 			rec.Tool, rec.Server, describeAddress(rec.URL), describeAddress(now.URL))
 	}
 	return a.connect(ctx, rec.Server)
@@ -306,7 +330,8 @@ func describeAddress(url string) string {
 	return url
 }
 
-// endCalls ends every server that a call of this token may still be written to, or worked at, and counts them.
+// endCalls ends every server that a call of this token may still be written to, or worked at, and
+// counts them.
 func (o *one) endCalls(ctx context.Context, rec record) (n int, err error) {
 	claims, err := o.listClaims(rec)
 	for _, each := range claims {
@@ -315,7 +340,8 @@ func (o *one) endCalls(ctx context.Context, rec record) (n int, err error) {
 	return len(claims), err
 }
 
-// listClaims are the servers that were claimed for the call. After the fate is decided, nothing is written to one that is claimed later.
+// listClaims are the servers that were claimed for the call. After the fate is decided, nothing is
+// written to one that is claimed later.
 func (o *one) listClaims(rec record) ([]claim, error) {
 	all := []claim{rec.claim}
 	for {
@@ -401,5 +427,6 @@ func (s scene) ReadFile(_ context.Context, name string) ([]byte, error) {
 }
 
 func (scene) Run(context.Context, []string) ([]byte, error) {
-	return nil, errors.New("no command can run in an MCP server; use a json check of its outputs, or a step of another world")
+	return nil, errors.New(
+		"no command can run in an MCP server; use a json check of its outputs, or a step of another world")
 }

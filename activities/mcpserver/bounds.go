@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
-// What a server sends is not trusted. These are the bounds on it, besides those of exactjson on the values of one message.
+// What a server sends is not trusted. These are the bounds on it, besides those of exactjson on the
+// values of one message.
 const (
 	// startWithin bounds the start of a server: some are downloaded first.
 	startWithin = 2 * time.Minute
@@ -27,9 +28,11 @@ const (
 
 	// maxMessage bounds one message, in bytes.
 	maxMessage = 4 << 20
-	// maxNotice bounds the parameters of one notification, in bytes: a thousand of them may wait for a client.
+	// maxNotice bounds the parameters of one notification, in bytes: a thousand of them may wait for a
+	// client.
 	maxNotice = 32 << 10
-	// maxPages, maxListed and maxListedValues bound a list of tools: its pages, and their bytes and values.
+	// maxPages, maxListed and maxListedValues bound a list of tools: its pages, and their bytes and
+	// values.
 	maxPages        = 1000
 	maxListed       = 2 << 20
 	maxListedValues = 100_000
@@ -126,7 +129,8 @@ func (e *errorOutput) Write(raw []byte) (int, error) {
 // tellDropped says how much was left out.
 func (e *errorOutput) tellDropped() {
 	if e.dropped > 0 {
-		fmt.Fprintf(e.to, "\n(%s that an MCP server wrote to its standard error left out: it may write %d a minute)\n", activities.CountOf(e.dropped, "byte"), maxErrors)
+		fmt.Fprintf(e.to, "\n(%s that an MCP server wrote to its standard error left out: it may write %d a minute)\n",
+			activities.CountOf(e.dropped, "byte"), maxErrors)
 	}
 	e.dropped = 0
 }

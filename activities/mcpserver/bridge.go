@@ -22,9 +22,10 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/supervisor"
 )
 
-// A server that is reached by URL is spoken to by a process of its own, the bridge, which takes messages on its standard input as a server
-// does that is started by command. So the fence is the same: who ends the bridge ends what is still to be sent. What was sent can still
-// arrive, as with every server that passes calls on.
+// A server that is reached by URL is spoken to by a process of its own, the bridge, which takes
+// messages on its standard input as a server does that is started by command. So the fence is the
+// same: who ends the bridge ends what is still to be sent. What was sent can still arrive, as with
+// every server that passes calls on.
 
 const bridgeName = "unwind-mcp-bridge"
 
@@ -36,14 +37,15 @@ const endWithin = 2 * time.Second
 
 var attended atomic.Bool
 
-// Attend lets this program be the bridge to a server that is reached by URL. Call it first in main and in TestMain: it returns at once,
-// except in such a process.
+// Attend lets this program be the bridge to a server that is reached by URL. Call it first in main
+// and in TestMain: it returns at once, except in such a process.
 func Attend() {
 	attended.Store(true)
 	supervisor.Dispatch(bridgeName, runBridge)
 }
 
-// remote is where a bridge leads. It comes through a pipe: the token is neither in the environment nor in the command line.
+// remote is where a bridge leads. It comes through a pipe: the token is neither in the environment
+// nor in the command line.
 type remote struct {
 	URL   string `json:"url"`
 	Token string `json:"token,omitempty"`
@@ -132,11 +134,14 @@ func (b *bridge) carry(in *bufio.Reader) error {
 
 // refusals are statuses by which a server, or what stands before it, says that it has done nothing.
 var refusals = []int{
-	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-	http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusTooManyRequests,
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+	http.StatusNotAcceptable,
+	http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+	http.StatusTooManyRequests,
 }
 
-// send sends a message, and passes on what is answered. A call without an answer ends the bridge: what became of it is not known.
+// send sends a message, and passes on what is answered. A call without an answer ends the bridge:
+// what became of it is not known.
 func (b *bridge) send(m envelope, raw []byte) {
 	err := b.post(m, raw)
 	switch {
@@ -298,7 +303,8 @@ func (b *bridge) pass(call envelope, raw []byte) (isAnswer bool, err error) {
 	return isAnswer, b.tell(raw)
 }
 
-// passRefusal answers a call as a server has that did nothing. A session that is gone ends the bridge: the next one begins another.
+// passRefusal answers a call as a server has that did nothing. A session that is gone ends the
+// bridge: the next one begins another.
 func (b *bridge) passRefusal(call envelope, resp *http.Response) error {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxMessage))
 	var m envelope
@@ -317,7 +323,8 @@ func (b *bridge) passRefusal(call envelope, resp *http.Response) error {
 
 // passError answers a call with an error.
 func (b *bridge) passError(call envelope, why error) {
-	raw, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": call.ID, "error": map[string]any{"code": -32000, "message": why.Error()}})
+	raw, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": call.ID,
+		"error": map[string]any{"code": -32000, "message": why.Error()}})
 	_ = b.tell(raw) // a worker that no longer reads has ended
 }
 

@@ -18,7 +18,8 @@ type catalog struct {
 type listedTool struct {
 	raw        json.RawMessage
 	isReadOnly bool // as its annotation says
-	// isAmbiguous means that the server lists it more than once, and not the same: which of them a call would reach is not known.
+	// isAmbiguous means that the server lists it more than once, and not the same: which of them a
+	// call would reach is not known.
 	isAmbiguous bool
 }
 

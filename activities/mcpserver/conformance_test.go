@@ -38,19 +38,23 @@ func call(tool string, arguments params) func(string) any {
 func cases() []actiontest.Case {
 	put := actiontest.Case{
 		Name: "put over", Action: "mcp.call",
-		With: call("put_note", params{"id": "there", "body": "new"}), Next: call("put_note", params{"id": "there", "body": "newer"}),
+		With: call("put_note", params{"id": "there", "body": "new"}), Next: call("put_note",
+			params{"id": "there", "body": "newer"}),
 		Drift: edit("there"), Meanwhile: edit("there"),
 	}
 	putNew := put
 	putNew.Name, putNew.Brief = "put new", true
-	putNew.With, putNew.Next = call("put_note", params{"id": "fresh", "body": "new"}), call("put_note", params{"id": "fresh", "body": "newer"})
+	putNew.With, putNew.Next = call("put_note", params{"id": "fresh", "body": "new"}), call("put_note",
+		params{"id": "fresh", "body": "newer"})
 	putNew.Drift, putNew.Meanwhile = edit("fresh"), edit("fresh")
 	remove := put
 	remove.Name, remove.Brief = "delete", true
-	remove.With, remove.Next = call("delete_note", params{"id": "there"}), call("put_note", params{"id": "there", "body": "newer"})
+	remove.With, remove.Next = call("delete_note", params{"id": "there"}), call("put_note",
+		params{"id": "there", "body": "newer"})
 	create := actiontest.Case{
 		Name: "create", Action: "mcp.call", Brief: true,
-		With: call("create_note", params{"title": "plan", "body": "one"}), Next: call("create_note", params{"title": "plan", "body": "two"}),
+		With: call("create_note", params{"title": "plan", "body": "one"}), Next: call("create_note",
+			params{"title": "plan", "body": "two"}),
 		Drift: func(t testing.TB, dir string) {
 			for _, n := range notes(t, dir) {
 				if n != "there" {
@@ -94,7 +98,8 @@ func configOf(dir string) (mcpserver.Config, error) {
 	}
 	declared, err := mcpserver.ParseDeclarations([]byte(mcptest.Declarations))
 	return mcpserver.Config{
-		State: filepath.Join(dir, "state"), Servers: map[string]mcpserver.Server{"notes": {Command: command, Env: env, Declarations: declared}},
+		State:   filepath.Join(dir, "state"),
+		Servers: map[string]mcpserver.Server{"notes": {Command: command, Env: env, Declarations: declared}},
 	}, err
 }
 
@@ -133,5 +138,7 @@ func editTitled(t testing.TB, dir, id, title string) {
 	if err != nil {
 		was = nil
 	}
-	require.NoError(t, mcptest.Put(notesIn(dir), mcptest.Note{ID: id, Title: title, Body: "edited over " + activities.DigestOf(was).Short()}))
+	require.NoError(t,
+		mcptest.Put(notesIn(dir),
+			mcptest.Note{ID: id, Title: title, Body: "edited over " + activities.DigestOf(was).Short()}))
 }

@@ -22,8 +22,9 @@ import (
 // protocol is the version that we ask for; a server answers with one that it knows.
 const protocol = "2025-11-25"
 
-// connection is a server that runs, and the pipe to it. It reads answers as they were sent: the SDK's client would decode a result that
-// it does not know, such as a task, into one that looks like a success.
+// connection is a server that runs, and the pipe to it. It reads answers as they were sent: the
+// SDK's client would decode a result that it does not know, such as a task, into one that looks
+// like a success.
 type connection struct {
 	id   process.Identity
 	wire sdk.Connection
@@ -88,7 +89,8 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
 	}
 	it := &connection{
-		id: id, wire: wire, heard: heard, exited: make(chan struct{}), waiting: map[int64]chan Answer{}, unsettled: map[string]int{}, ended: make(chan struct{}),
+		id: id, wire: wire, heard: heard, exited: make(chan struct{}), waiting: map[int64]chan Answer{},
+		unsettled: map[string]int{}, ended: make(chan struct{}),
 		isChanged: true,
 	}
 	go func() {
@@ -106,8 +108,8 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 	return it, nil
 }
 
-// startHeard starts a command, and passes on what it and its children write to their standard error. Who waits for the command does not
-// wait for them.
+// startHeard starts a command, and passes on what it and its children write to their standard
+// error. Who waits for the command does not wait for them.
 func startHeard(c *exec.Cmd) error {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -129,7 +131,8 @@ func startHeard(c *exec.Cmd) error {
 // begin shakes hands, and reads the list of tools.
 func (c *connection) begin(ctx context.Context) error {
 	hello := map[string]any{
-		"protocolVersion": protocol, "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "unwind", "version": "1"},
+		"protocolVersion": protocol, "capabilities": map[string]any{},
+		"clientInfo": map[string]any{"name": "unwind", "version": "1"},
 	}
 	a, err := c.send(ctx, "initialize", hello)
 	if err == nil && a.Error != nil {
@@ -153,7 +156,8 @@ func (c *connection) begin(ctx context.Context) error {
 	return err
 }
 
-// call calls a tool under a token. An error says that there is no answer, and nothing of what the call has done.
+// call calls a tool under a token. An error says that there is no answer, and nothing of what the
+// call has done.
 func (c *connection) call(ctx context.Context, token, tool string, arguments any) (Answer, error) {
 	return c.callWith(ctx, token, tool, map[string]any{"name": tool, "arguments": arguments})
 }
@@ -182,14 +186,16 @@ func (c *connection) callWith(ctx context.Context, token, tool string, params an
 	return a, nil
 }
 
-// isUnsettled reports whether a call under a token was never answered: the server may still be at it.
+// isUnsettled reports whether a call under a token was never answered: the server may still be at
+// it.
 func (c *connection) isUnsettled(token string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.unsettled[token] > 0
 }
 
-// send sends a request, and waits for its answer. An answer that is not kept as it was sent is an unfitError.
+// send sends a request, and waits for its answer. An answer that is not kept as it was sent is an
+// unfitError.
 func (c *connection) send(ctx context.Context, method string, params any) (Answer, error) {
 	raw, err := json.Marshal(params)
 	if err != nil {
@@ -240,7 +246,8 @@ func (c *connection) notify(ctx context.Context, method string, params map[strin
 	return c.write(ctx, &jsonrpc.Request{Method: method, Params: raw})
 }
 
-// write writes a message. A server that does not read makes it wait, so it returns at once, and later the error, or nil, when it is written.
+// write writes a message. A server that does not read makes it wait, so it returns at once, and
+// later the error, or nil, when it is written.
 func (c *connection) write(ctx context.Context, m jsonrpc.Message) <-chan error {
 	written := make(chan error, 1)
 	go func() {
@@ -253,7 +260,8 @@ func (c *connection) write(ctx context.Context, m jsonrpc.Message) <-chan error 
 	return written
 }
 
-// receive reads what the server sends, until it ends. A second answer to a request finds nobody who waits for it.
+// receive reads what the server sends, until it ends. A second answer to a request finds nobody who
+// waits for it.
 func (c *connection) receive() {
 	defer close(c.ended)
 	for {
@@ -295,12 +303,13 @@ func (c *connection) hear(m *jsonrpc.Request) {
 	}
 }
 
-// refuse answers what a server asks of its client: we can be asked for nothing but a sign of life. It reports whether the server still
-// reads what it is answered.
+// refuse answers what a server asks of its client: we can be asked for nothing but a sign of life.
+// It reports whether the server still reads what it is answered.
 func (c *connection) refuse(r *jsonrpc.Request) bool {
 	reply := &jsonrpc.Response{ID: r.ID, Result: json.RawMessage("{}")}
 	if r.Method != "ping" {
-		reply = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client has no such method"}}
+		reply = &jsonrpc.Response{ID: r.ID,
+			Error: &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "this client has no such method"}}
 	}
 	c.mu.Lock()
 	c.replies++

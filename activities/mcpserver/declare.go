@@ -13,18 +13,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Declarations say what the tools of a server do, and how that is undone. A tool that is not among them is irreversible.
+// Declarations say what the tools of a server do, and how that is undone. A tool that is not among
+// them is irreversible.
 type Declarations struct {
-	// Local means that what a call does ends with the server's process. Defaults to false: the server may have passed a call on to another
-	// machine, where it can still arrive.
+	// Local means that what a call does ends with the server's process. Defaults to false: the server
+	// may have passed a call on to another machine, where it can still arrive.
 	Local bool `yaml:"local"`
-	// TrustReadOnlyHint takes the server's word, the annotation readOnlyHint, for tools that are not declared. Defaults to false.
+	// TrustReadOnlyHint takes the server's word, the annotation readOnlyHint, for tools that are not
+	// declared. Defaults to false.
 	TrustReadOnlyHint bool `yaml:"trustReadOnlyHint"`
 	// Tools are declared by name.
 	Tools map[string]Tool `yaml:"tools"`
 }
 
-// Tool is what one tool does. It is one that only reads, one with an inverse, or irreversible. It is kept in the record of a call.
+// Tool is what one tool does. It is one that only reads, one with an inverse, or irreversible. It
+// is kept in the record of a call.
 type Tool struct {
 	// Reads means that it changes nothing.
 	Reads bool `yaml:"reads" json:"reads,omitempty"`
@@ -32,12 +35,13 @@ type Tool struct {
 	Irreversible bool `yaml:"irreversible" json:"irreversible,omitempty"`
 	// Look reads what the call changes: before it, after it, and at its undo.
 	Look *Look `yaml:"look" json:"look,omitempty"`
-	// Happened is a part of what the look sees once the call has happened: it tells so if the answer is lost.
+	// Happened is a part of what the look sees once the call has happened: it tells so if the answer
+	// is lost.
 	Happened map[string]any `yaml:"happened" json:"happened,omitempty"`
 	// Undo are inverses: the first whose When holds is called.
 	Undo []Inverse `yaml:"undo" json:"undo,omitempty"`
-	// ErrorsChangeNothing means that a call that ends in an error has changed nothing. Without it, and without a look, the outcome
-	// of such a call is unknown.
+	// ErrorsChangeNothing means that a call that ends in an error has changed nothing. Without it, and
+	// without a look, the outcome of such a call is unknown.
 	ErrorsChangeNothing bool `yaml:"errorsChangeNothing" json:"errorsChangeNothing,omitempty"`
 	// Losses are what an undo does not bring back.
 	Losses []string `yaml:"losses" json:"losses,omitempty"`
@@ -59,7 +63,8 @@ type Inverse struct {
 	When map[string]any `yaml:"when" json:"when,omitempty"`
 	Tool string         `yaml:"tool" json:"tool"`
 	With map[string]any `yaml:"with" json:"with,omitempty"`
-	// Done is a regular expression. An error whose text matches it means that there is nothing left to undo.
+	// Done is a regular expression. An error whose text matches it means that there is nothing left to
+	// undo.
 	Done string `yaml:"done" json:"done,omitempty"`
 	// Losses are what this inverse does not bring back, besides those of the tool.
 	Losses []string `yaml:"losses" json:"losses,omitempty"`
@@ -143,19 +148,23 @@ func (t Tool) check(d Declarations, bad func(field, format string, args ...any))
 	}
 }
 
-// Warnings name the looks that nothing ties to the call: they may show the same before and after it, and then they prove nothing.
+// Warnings name the looks that nothing ties to the call: they may show the same before and after
+// it, and then they prove nothing.
 func (d Declarations) Warnings() (all []string) {
 	for _, name := range slices.Sorted(maps.Keys(d.Tools)) {
 		t := d.Tools[name]
 		if len(t.Undo) > 0 && t.Look != nil && len(t.Happened) == 0 && len(rootsIn(t.Look.With)) == 0 {
-			all = append(all, fmt.Sprintf("tools.%s.look: %s is asked the same for every call, and no happened says what it shows after one; "+
-				"where it shows no change, an undo counts as compensated at best: refer to the arguments, or declare happened", name, t.Look.Tool))
+			all = append(all,
+				fmt.Sprintf("tools.%s.look: %s is asked the same for every call, and no happened says what it shows after one; "+
+					"where it shows no change, an undo counts as compensated at best: refer to the arguments, or declare happened",
+					name, t.Look.Tool))
 		}
 	}
 	return all
 }
 
-// isOfResult reports whether the look needs the result of the call: then nothing was there before it.
+// isOfResult reports whether the look needs the result of the call: then nothing was there before
+// it.
 func (l *Look) isOfResult() bool { return slices.Contains(rootsIn(l.With), "result") }
 
 func checkPattern(pattern, field string, bad func(field, format string, args ...any)) (names []string) {

@@ -163,13 +163,15 @@ func TestALostAnswerIsFoundByTheLook(t *testing.T) {
 	left := s.manifest()
 	result, err := create.apply()
 	require.NoError(t, err)
-	require.Equal(t, []string{"the answer of the server was lost: find_notes shows that the call has happened"}, result.Notes)
+	require.Equal(t, []string{"the answer of the server was lost: find_notes shows that the call has happened"},
+		result.Notes)
 	require.Equal(t, left, s.manifest(), "it is not called twice")
 	require.Equal(t, activities.Restored, create.undo().Outcome)
 	require.Equal(t, before, s.manifest())
 }
 
-// A server that passes calls on ends before they arrive: that the look shows no change proves nothing.
+// A server that passes calls on ends before they arrive: that the look shows no change proves
+// nothing.
 func TestACallThatWasPassedOnCanStillArrive(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) { d.Local = false })
 	before := s.manifest()
@@ -188,7 +190,8 @@ func TestACallThatWasPassedOnCanStillArrive(t *testing.T) {
 	require.Equal(t, activities.Unseen, put.observe().State, "a probe must not say that it has not happened")
 	undone := put.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome, "%+v", undone)
-	require.Contains(t, undone.Observed, "the server may have passed the call on (local: true is not declared); get_note shows no change so far")
+	require.Contains(t, undone.Observed,
+		"the server may have passed the call on (local: true is not declared); get_note shows no change so far")
 
 	body("new") // it arrives
 	require.Equal(t, activities.Restored, put.undo().Outcome)
@@ -205,7 +208,9 @@ func TestALostAnswerWithoutALookIsUnknown(t *testing.T) {
 	left := s.manifest()
 	undone := create.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome)
-	require.Equal(t, "create_blind was called and has not answered, and no look is declared that would tell whether it has happened", undone.Observed)
+	require.Equal(t,
+		"create_blind was called and has not answered, and no look is declared that would tell whether it has happened",
+		undone.Observed)
 	require.Equal(t, left, s.manifest())
 
 	known := s.step("mcp.call", "create_blind", params{"title": "plan", "body": "two"})
@@ -216,7 +221,8 @@ func TestALostAnswerWithoutALookIsUnknown(t *testing.T) {
 }
 
 func TestWhatIsNoSuccessIsNotTakenForOne(t *testing.T) {
-	for fault, want := range map[string]activities.ErrorType{mcptest.Deny: activities.Unsuccessful, mcptest.Task: activities.UnknownOutcome} {
+	for fault, want := range map[string]activities.ErrorType{mcptest.Deny: activities.Unsuccessful,
+		mcptest.Task: activities.UnknownOutcome} {
 		s := newStore(t)
 		before := s.manifest()
 		s.fault(fault)
@@ -224,7 +230,8 @@ func TestWhatIsNoSuccessIsNotTakenForOne(t *testing.T) {
 		_, err := put.apply()
 		require.Equal(t, want, activities.TypeOf(err), "%s: %v", fault, err)
 		require.NotEqual(t, before, s.manifest(), "it has acted all the same")
-		require.Contains(t, put.answered(), map[string]string{mcptest.Deny: `"isError":true`, mcptest.Task: `"taskId":"t1"`}[fault])
+		require.Contains(t, put.answered(),
+			map[string]string{mcptest.Deny: `"isError":true`, mcptest.Task: `"taskId":"t1"`}[fault])
 		s.fault("")
 		require.Equal(t, activities.Restored, put.undo().Outcome, fault)
 		require.Equal(t, before, s.manifest(), fault)
@@ -240,7 +247,8 @@ func TestATaskMayStillAct(t *testing.T) {
 	require.Equal(t, activities.Unseen, put.observe().State)
 	undone := put.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome)
-	require.Equal(t, "put_note has answered with a task, which may still act; get_note shows no change so far", undone.Observed)
+	require.Equal(t, "put_note has answered with a task, which may still act; get_note shows no change so far",
+		undone.Observed)
 
 	require.NoError(t, mcptest.Put(notesIn(s.dir), mcptest.Note{ID: "there", Title: "note there", Body: "new"}))
 	require.Equal(t, activities.Drifted, put.undo().Outcome, "it is not kept: the next undo looks again")
@@ -303,16 +311,26 @@ func TestDeclarationsAreChecked(t *testing.T) {
 		"tools: {a: {}}":                        "tools.a: write exactly one of",
 		"tools: {a: {reads: true, undo: [{}]}}": "tools.a: write exactly one of",
 		"tools: {a: {undo: [{}]}}":              "tools.a.undo[0].tool: name the tool",
-		"tools: {a: {undo: [{tool: b, with: {x: '${{ before.text }}'}}]}}":                                    "tools.a.undo[0].with: ${{ before }} is not known here",
-		"tools: {a: {look: {tool: b}, undo: [{tool: b}]}}":                                                    `tools.a.look.tool: "b" is not declared as a tool that reads`,
-		"tools: {b: {reads: true}, a: {look: {tool: b, match: x}, undo: [{tool: c}]}}":                        "tools.a.look.match: \"x\" has no named group",
-		"tools: {b: {reads: true}, a: {look: {tool: b, absent: '('}, undo: [{tool: c}]}}":                     "tools.a.look.absent: error parsing regexp",
-		"tools: {b: {reads: true}, a: {happened: {absent: true}, undo: [{tool: c}]}}":                         "tools.a.happened: it is compared",
-		"tools: {a: {undo: [{tool: c, when: {absent: true}}]}}":                                               "tools.a.undo[0].when: it compares",
-		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ left.text }}'}}, undo: [{tool: c}]}}":   "tools.a.look.with: ${{ left }} is not known here",
-		"tools: {a: {undo: [{tool: c, with: {x: [{y: '${{ arguments.a b }}'}]}}]}}":                           `tools.a.undo[0].with: "${{ arguments.a b }}": ${{ is not the start of an expression`,
-		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ arguments.id }'}}, undo: [{tool: c}]}}": `tools.a.look.with: "${{ arguments.id }": ${{ is not`,
-		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ token }}'}}, undo: [{tool: c}]}}":       "tools.a.look.with: ${{ token }} is not known here",
+		"tools: {a: {undo: [{tool: b, with: {x: '${{ before.text " +
+			"}}'}}]}}": "tools.a.undo[0].with: ${{ before }} is not known here",
+		"tools: {a: {look: {tool: b}, undo: " +
+			"[{tool: b}]}}": `tools.a.look.tool: "b" is not declared as a tool that reads`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, match: x}, undo: " +
+			"[{tool: c}]}}": "tools.a.look.match: \"x\" has no named group",
+		"tools: {b: {reads: true}, a: {look: {tool: b, absent: '('}, undo: " +
+			"[{tool: c}]}}": "tools.a.look.absent: error parsing regexp",
+		"tools: {b: {reads: true}, a: {happened: {absent: true}, undo: " +
+			"[{tool: c}]}}": "tools.a.happened: it is compared",
+		"tools: {a: {undo: [{tool: c, when: {absent: " +
+			"true}}]}}": "tools.a.undo[0].when: it compares",
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ left.text }}'}}, undo: " +
+			"[{tool: c}]}}": "tools.a.look.with: ${{ left }} is not known here",
+		"tools: {a: {undo: [{tool: c, with: {x: [{y: '${{ arguments.a b " +
+			"}}'}]}}]}}": `tools.a.undo[0].with: "${{ arguments.a b }}": ${{ is not the start of an expression`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ arguments.id }'}}, undo: " +
+			"[{tool: c}]}}": `tools.a.look.with: "${{ arguments.id }": ${{ is not`,
+		"tools: {b: {reads: true}, a: {look: {tool: b, with: {x: '${{ token }}'}}, undo: " +
+			"[{tool: c}]}}": "tools.a.look.with: ${{ token }} is not known here",
 		"tool: {}": "field tool not found",
 	} {
 		_, err := mcpserver.ParseDeclarations([]byte(text))
@@ -384,7 +402,9 @@ func TestAnInverseIsCalledAgainUnlessItMayHaveBeenCalled(t *testing.T) {
 
 func TestAnInverseCanNameTheToken(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) {
-		d.Tools["put_note"] = mcpserver.Tool{Undo: []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "${{ arguments.id }}-${{ token }}", "body": "undone"}}}}
+		d.Tools["put_note"] = mcpserver.Tool{
+			Undo: []mcpserver.Inverse{{Tool: "put_note",
+				With: params{"id": "${{ arguments.id }}-${{ token }}", "body": "undone"}}}}
 	})
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
 	_, err := put.apply()
@@ -404,7 +424,8 @@ func TestAMatchThatFindsNothingIsWhatWasSeen(t *testing.T) {
 	require.Equal(t, activities.AsLeft, put.observe().State)
 	undone := put.undo()
 	require.Equal(t, activities.Compensated, undone.Outcome, "a look that shows nothing of the call proves nothing")
-	require.Equal(t, "get_note shows what it showed before the call, and was never seen to show what put_note does", undone.Observed)
+	require.Equal(t, "get_note shows what it showed before the call, and was never seen to show what put_note does",
+		undone.Observed)
 	require.Equal(t, before, s.manifest())
 }
 
@@ -413,14 +434,16 @@ func TestALookThatShowsNoChangeIsNoProofOfAnUndo(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) {
 		put := d.Tools["put_note"]
 		put.Look.Match, put.Happened = `^version: (?P<v>\d+)`, nil
-		put.Undo = []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "elsewhere", "body": "this does not help"}, Done: "."}}
+		put.Undo = []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "elsewhere", "body": "this does not help"},
+			Done: "."}}
 		d.Tools["put_note"] = put
 	})
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
 	_, err := put.apply()
 	require.NoError(t, err)
 	at(t, "mcp.call:undo-called", func() { panic("broken off") })
-	require.PanicsWithValue(t, "broken off", func() { _, _ = put.action.Undo(t.Context(), put.entry, activities.Decision{}) })
+	require.PanicsWithValue(t, "broken off",
+		func() { _, _ = put.action.Undo(t.Context(), put.entry, activities.Decision{}) })
 	require.Equal(t, activities.Compensated, put.undo().Outcome, "nor is it one when the undo is repeated")
 }
 
@@ -430,11 +453,14 @@ func TestALookThatNothingTiesToItsCallIsWarnedAbout(t *testing.T) {
 	told.Happened = params{"text": "${{ arguments.text }}"}
 	asked.Look = &mcpserver.Look{Tool: "list", With: params{"of": "${{ arguments.of }}"}}
 	w, err := mcpserver.New(mcpserver.Config{LookOnly: true, Servers: map[string]mcpserver.Server{"notes": {
-		Command: "false", Declarations: mcpserver.Declarations{Tools: map[string]mcpserver.Tool{"list": {Reads: true}, "blind": blind, "told": told, "asked": asked}},
+		Command: "false",
+		Declarations: mcpserver.Declarations{Tools: map[string]mcpserver.Tool{"list": {Reads: true}, "blind": blind,
+			"told": told, "asked": asked}},
 	}}})
 	require.NoError(t, err)
 	require.Len(t, w.Notices, 1)
-	require.Contains(t, w.Notices[0], "mcp.servers.notes.declarations: tools.blind.look: list is asked the same for every call, and no happened says")
+	require.Contains(t, w.Notices[0],
+		"mcp.servers.notes.declarations: tools.blind.look: list is asked the same for every call, and no happened says")
 }
 
 // A call that has succeeded may show later than the look of the undo.
@@ -463,9 +489,11 @@ func TestAStagedCheckIsRefused(t *testing.T) {
 	s := newStore(t)
 	before := s.manifest()
 	for _, each := range []step{
-		s.step("mcp.call", "put_note", params{"id": "there", "body": "new"}), s.step("mcp.read", "get_note", params{"id": "there"}),
+		s.step("mcp.call", "put_note", params{"id": "there", "body": "new"}),
+		s.step("mcp.read", "get_note", params{"id": "there"}),
 	} {
-		each.step.Checks = []activities.Check{{When: activities.Live, JSON: &activities.JSONCheck{}}, {When: activities.Staged, JSON: &activities.JSONCheck{}}}
+		each.step.Checks = []activities.Check{{When: activities.Live, JSON: &activities.JSONCheck{}},
+			{When: activities.Staged, JSON: &activities.JSONCheck{}}}
 		_, errPlan := each.action.Plan(t.Context(), each.entry, each.step)
 		_, errApply := each.apply()
 		for _, err := range []error{errPlan, errApply} {
@@ -506,7 +534,8 @@ func TestACallWhoseServerRunsCanStillArrive(t *testing.T) {
 	put.leaveWhen(func() bool { return mcptest.HasStalled(notesIn(s.dir)) })
 	seen := put.observe()
 	require.Equal(t, activities.Unseen, seen.State)
-	require.Equal(t, "put_note was called and has not answered, and the server still runs; get_note shows no change so far", seen.Detail)
+	require.Equal(t,
+		"put_note was called and has not answered, and the server still runs; get_note shows no change so far", seen.Detail)
 	require.Equal(t, activities.Nothing, put.undo().Outcome, "the undo has ended the server")
 	require.Equal(t, before, s.manifest())
 }

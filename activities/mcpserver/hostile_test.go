@@ -116,7 +116,8 @@ func TestAnApprovalIsVoidWhenTheToolIsListedOtherwise(t *testing.T) {
 	require.Equal(t, activities.StaleApproval, activities.TypeOf(err), "%v", err)
 }
 
-// What is kept of an answer is what the server has sent, or the answer is refused with the field: nothing else is put back.
+// What is kept of an answer is what the server has sent, or the answer is refused with the field:
+// nothing else is put back.
 func TestWhatIsPutBackIsWhatWasThere(t *testing.T) {
 	for was, refused := range map[string]string{
 		`"\ud83d\ude00 \u0000 \u202e & < \u2028"`:           "",
@@ -162,7 +163,8 @@ func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
 		require.Equal(t, decodedExactly(t, value), decodedExactly(t, h.kept()))
 	}
 	before := h.kept()
-	for value, want := range map[string]string{`"\ud800"`: `arguments.value: a string has \ud800`, `{"b":1,"b":2}`: `arguments.value.b: the object has two fields`} {
+	for value, want := range map[string]string{`"\ud800"`: `arguments.value: a string has \ud800`,
+		`{"b":1,"b":2}`: `arguments.value.b: the object has two fields`} {
 		put := h.call("mcp.call", "put", nil)
 		put.step.With = json.RawMessage(`{"server":"hostile","tool":"put","arguments":{"value":` + value + `}}`)
 		_, err := put.apply()
@@ -172,14 +174,16 @@ func TestArgumentsArriveAsTheyWereGiven(t *testing.T) {
 	require.Equal(t, before, h.kept())
 }
 
-// A call was made, and what it has answered cannot be kept: it is not taken for a failure that changes nothing.
+// A call was made, and what it has answered cannot be kept: it is not taken for a failure that
+// changes nothing.
 func TestAnAnswerThatCannotBeKept(t *testing.T) {
 	h := newHostile(t, "")
 	h.write("answer", `{"content":[],"structuredContent":{"id":"\ud800"}}`)
 	act := h.call("mcp.call.irreversible", "act", nil)
 	_, err := act.apply()
 	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
-	require.ErrorContains(t, err, `act of server hostile: its answer cannot be kept as the server has sent it: structuredContent.id: a string has \ud800`)
+	require.ErrorContains(t, err,
+		`act of server hostile: its answer cannot be kept as the server has sent it: structuredContent.id: a string has \ud800`)
 	undone := act.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome)
 	require.Contains(t, undone.Observed, "cannot be kept as the server has sent it: structuredContent.id")
@@ -209,7 +213,8 @@ const patience = 300 * time.Millisecond
 
 // tryAll does all that can be done to a server, and counts what it has answered.
 func (h hostile) tryAll() (answered int) {
-	act, get, put := h.call("mcp.call.irreversible", "act", nil), h.call("mcp.read", "get", nil), h.call("mcp.call", "put", params{"value": "new"})
+	act, get, put := h.call("mcp.call.irreversible", "act", nil), h.call("mcp.read", "get", nil),
+		h.call("mcp.call", "put", params{"value": "new"})
 	for _, each := range []step{act, get, put} {
 		ctx, cancel := context.WithTimeout(h.Context(), patience)
 		_, err := each.action.Apply(ctx, each.entry, each.step, "")

@@ -20,7 +20,8 @@ func newRemoteStore(t *testing.T, handler func(dir string) http.Handler, change 
 	return newStoreWith(t, func(c *mcpserver.Config) {
 		served := httptest.NewServer(handler(strings.TrimSuffix(c.State, "state") + "store"))
 		t.Cleanup(func() { served.CloseClientConnections(); served.Close() })
-		notes := mcpserver.Server{URL: served.URL + "/mcp", Token: mcptest.Token, Declarations: c.Servers["notes"].Declarations}
+		notes := mcpserver.Server{URL: served.URL + "/mcp", Token: mcptest.Token,
+			Declarations: c.Servers["notes"].Declarations}
 		notes.Declarations.Local = false
 		change(&notes)
 		c.Servers["notes"] = notes
@@ -57,7 +58,8 @@ func TestAServerThatIsReachedByURL(t *testing.T) {
 	}
 }
 
-// What was sent may still arrive, so a lost answer is told by the look, and never made good by another call.
+// What was sent may still arrive, so a lost answer is told by the look, and never made good by
+// another call.
 func TestALostAnswerOfAServerThatIsReachedByURL(t *testing.T) {
 	s := newRemoteStore(t, asEvents, unchanged)
 	before := s.manifest()
@@ -108,12 +110,14 @@ func TestAServerThatRefusesSaysWhy(t *testing.T) {
 	_, err = away.step("mcp.read", "get_note", params{"id": "there"}).apply()
 	require.ErrorContains(t, err, "connection refused")
 
-	elsewhere := newRemoteStore(t, func(string) http.Handler { return http.RedirectHandler("/other", http.StatusTemporaryRedirect) }, unchanged)
+	elsewhere := newRemoteStore(t,
+		func(string) http.Handler { return http.RedirectHandler("/other", http.StatusTemporaryRedirect) }, unchanged)
 	_, err = elsewhere.step("mcp.read", "get_note", params{"id": "there"}).apply()
 	require.ErrorContains(t, err, "307 Temporary Redirect", "nobody has agreed to another address")
 }
 
-// A server forgets its sessions when it starts again; the call that finds that out has changed nothing, and the next one begins another.
+// A server forgets its sessions when it starts again; the call that finds that out has changed
+// nothing, and the next one begins another.
 func TestASessionThatAServerHasForgottenIsBegunAgain(t *testing.T) {
 	var dir string
 	var inner http.Handler
@@ -142,7 +146,8 @@ func TestAnotherServerOfTheSameNameIsTheWrongPlace(t *testing.T) {
 
 	moved := first
 	moved.URL = strings.TrimSuffix(first.URL, "/mcp") + "/other"
-	w, err := mcpserver.New(mcpserver.Config{State: s.dir + "/state", Servers: map[string]mcpserver.Server{"notes": moved}})
+	w, err := mcpserver.New(mcpserver.Config{State: s.dir + "/state",
+		Servers: map[string]mcpserver.Server{"notes": moved}})
 	require.NoError(t, err)
 	other := &store{T: t, dir: s.dir, world: w}
 	again := other.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
@@ -167,7 +172,8 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		require.ErrorContains(t, s.Validate(), want)
 	}
 	for _, s := range []mcpserver.Server{
-		{URL: "http://127.0.0.1:1/mcp", Token: "t"}, {URL: "http://localhost:1", Token: "t"}, {URL: "http://h/mcp"}, {URL: "https://h/mcp", Token: "t"},
+		{URL: "http://127.0.0.1:1/mcp", Token: "t"}, {URL: "http://localhost:1", Token: "t"}, {URL: "http://h/mcp"},
+		{URL: "https://h/mcp", Token: "t"},
 	} {
 		require.NoError(t, s.Validate())
 	}

@@ -32,7 +32,8 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	case err != nil:
 		return none, err
 	case fate == journal.Releasing, isUndone && !found:
-		return activities.Observation{State: activities.Unseen, Detail: "what the call changed is no longer known: it was released"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "what the call changed is no longer known: it was released"}, nil
 	case !found:
 		return none, o.token.CheckNotLost(false, answered)
 	}
@@ -50,7 +51,8 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	if u.server, err = a.reconnect(ctx, u.rec); err != nil {
 		return none, err
 	}
-	if u.pending, err = u.canStillArrive(); err != nil { // before the look: after it, the call may have acted and its server ended
+	// before the look: after it, the call may have acted and its server ended
+	if u.pending, err = u.canStillArrive(); err != nil {
 		return none, err
 	}
 	now, err := u.look()
@@ -83,5 +85,6 @@ func (o *one) release() error {
 	if _, err := o.token.DecideReleasing(); err != nil {
 		return err
 	}
-	return errors.Join(o.token.Drop(answered), o.token.Drop(journal.Applied), o.token.Drop(takenBack), o.token.Drop(journal.Record), o.token.MarkReleased())
+	return errors.Join(o.token.Drop(answered), o.token.Drop(journal.Applied), o.token.Drop(takenBack),
+		o.token.Drop(journal.Record), o.token.MarkReleased())
 }

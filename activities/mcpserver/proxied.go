@@ -33,7 +33,8 @@ const stepPrefix = "unwind-step-"
 // IsOfStep reports whether a progress token is that of the call of a step.
 func IsOfStep(progressToken string) bool { return strings.HasPrefix(progressToken, stepPrefix) }
 
-// callStep makes the call of a step. Where somebody listens, the server is asked to tell how far it has come.
+// callStep makes the call of a step. Where somebody listens, the server is asked to tell how far it
+// has come.
 func (c *connection) callStep(ctx context.Context, token, tool string, arguments any) (Answer, error) {
 	params := map[string]any{"name": tool, "arguments": arguments}
 	if c.heard != nil {
@@ -84,7 +85,8 @@ func (w World) Read(ctx context.Context, server, tool string, params json.RawMes
 	return c.callWith(ctx, "", tool, params)
 }
 
-// Ask makes a request other than the call of a tool: none of them changes anything but what the server tells its client.
+// Ask makes a request other than the call of a tool: none of them changes anything but what the
+// server tells its client.
 func (w World) Ask(ctx context.Context, server, method string, params json.RawMessage) (Answer, error) {
 	if method == "tools/call" {
 		return Answer{}, fmt.Errorf("%s is a step, or a read", method)
@@ -117,7 +119,8 @@ func (w World) AnswerTo(token string) (a Answer, found bool, err error) {
 	return a, found, err
 }
 
-// standing are requests that hold until the server ends: one that is started again is asked them again.
+// standing are requests that hold until the server ends: one that is started again is asked them
+// again.
 type standing struct {
 	mu  sync.Mutex
 	all map[string]request // by what they are about

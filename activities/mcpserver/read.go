@@ -13,7 +13,8 @@ type readAction struct{ *world }
 
 func (*readAction) Spec() activities.Spec {
 	return activities.Spec{
-		Name: string(reads), Summary: "Calls a tool of an MCP server that only reads.", Params: activities.ParamsSchema[params](), Outputs: outputs,
+		Name: string(reads), Summary: "Calls a tool of an MCP server that only reads.",
+		Params: activities.ParamsSchema[params](), Outputs: outputs,
 		UndoParams: []string{"server", "tool", "arguments"}, Digested: []string{"arguments"},
 		Keys: []activities.Key{{Prefix: "mcp:", Param: "server"}}, HostBound: true, ReadOnly: true, Risk: activities.Low,
 		Strategy: activities.NoUndo, Undo: "it changes nothing.",
@@ -40,7 +41,8 @@ func (r *readAction) prepare(ctx context.Context, s activities.Step) (*connectio
 		return nil, p, activities.Change{}, err
 	}
 	change := a.changeOf(&prepared{params: p, listed: listed})
-	change.Strategy, change.Undo, change.Risk, change.Facts, change.Unchanged = activities.NoUndo, "it changes nothing", activities.Low, nil, true
+	change.Strategy, change.Undo, change.Risk, change.Facts, change.Unchanged = activities.NoUndo, "it changes nothing",
+		activities.Low, nil, true
 	return c, p, change, nil
 }
 
@@ -54,7 +56,8 @@ func (r *readAction) Plan(ctx context.Context, e activities.Entry, s activities.
 }
 
 // Apply calls the tool.
-func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	var none activities.Result
 	o, err := r.begin(e)
 	if err != nil {
@@ -68,7 +71,9 @@ func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities
 		return none, err
 	}
 	if want != "" && want != change.Digest {
-		return none, activities.Errorf(activities.StaleApproval, "the call, or the tool as its server lists it, is not what was approved; plan and approve it again")
+		return none,
+			activities.Errorf(activities.StaleApproval,
+				"the call, or the tool as its server lists it, is not what was approved; plan and approve it again")
 	}
 	o.reach("ready")
 	a, err := c.call(ctx, e.Token, p.Tool, p.Arguments)
@@ -87,7 +92,8 @@ func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities
 }
 
 // Undo only fences.
-func (r *readAction) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (undone activities.Undone, err error) {
+func (r *readAction) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (undone activities.Undone,
+	err error) {
 	o, err := r.begin(e)
 	if err != nil {
 		return undone, err

@@ -46,7 +46,8 @@ func (s step) giveUp(why error) error {
 // awaitCall waits until the server has a request under the token of the step.
 func (s step) awaitCall() {
 	s.Helper()
-	require.Eventually(s, func() bool { return mcpserver.IsUnsettled(s.world, "notes", s.entry.Token) }, 10*time.Second, time.Millisecond)
+	require.Eventually(s, func() bool { return mcpserver.IsUnsettled(s.world, "notes", s.entry.Token) }, 10*time.Second,
+		time.Millisecond)
 }
 
 // stopServer starts the server, and makes it neither read nor answer.
@@ -71,7 +72,8 @@ func TestASilentServerIsReplaced(t *testing.T) {
 func TestAServerThatReadsNothingBlocksNobody(t *testing.T) {
 	s := newStore(t)
 	s.stopServer()
-	create := s.step("mcp.call", "create_blind", params{"title": "plan", "body": strings.Repeat("more than a pipe holds ", 10_000)})
+	create := s.step("mcp.call", "create_blind",
+		params{"title": "plan", "body": strings.Repeat("more than a pipe holds ", 10_000)})
 	err := create.giveUp(context.DeadlineExceeded)
 	require.Equal(t, activities.UnknownOutcome, activities.TypeOf(err), "%v", err)
 	require.ErrorContains(t, err, "create_blind: no answer: context deadline exceeded")
@@ -79,7 +81,8 @@ func TestAServerThatReadsNothingBlocksNobody(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The server is stuck at the look of an undo that was stopped. The next undo does not wait for it too.
+// The server is stuck at the look of an undo that was stopped. The next undo does not wait for it
+// too.
 func TestALookWithoutAnAnswerIsUnsettled(t *testing.T) {
 	s := newStore(t)
 	before := s.manifest()
@@ -118,7 +121,8 @@ func TestAServerThatStartsHoldsUpNoOther(t *testing.T) {
 	waiting, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, err = slow.action.Apply(waiting, slow.entry, slow.step, "")
-	require.ErrorIs(t, err, context.DeadlineExceeded, "who needs the same server waits for its start, as long as there is time")
+	require.ErrorIs(t, err, context.DeadlineExceeded,
+		"who needs the same server waits for its start, as long as there is time")
 	leave()
 	require.ErrorIs(t, <-failed, context.Canceled)
 }

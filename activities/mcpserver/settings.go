@@ -14,7 +14,8 @@ import (
 
 // Kind opens the world from a worker's config.
 var Kind = activities.Kind{Sample: &Settings{Servers: map[string]ServerSettings{
-	"server": {Command: "true", SecretEnvironment: map[string]activities.OwnSecret{"KEY": "KEY"}}, "remote": {URL: "https://example.com", Token: "TOKEN"},
+	"server": {Command: "true", SecretEnvironment: map[string]activities.OwnSecret{"KEY": "KEY"}},
+	"remote": {URL: "https://example.com", Token: "TOKEN"},
 }}, Attend: Attend}
 
 // Settings are the section mcp of a worker's config.
@@ -23,20 +24,25 @@ type Settings struct {
 	Servers map[string]ServerSettings `yaml:"servers"`
 }
 
-// ServerSettings are a server of the Model Context Protocol. The worker starts it, or connects to it, when a step first needs it.
+// ServerSettings are a server of the Model Context Protocol. The worker starts it, or connects to
+// it, when a step first needs it.
 type ServerSettings struct {
-	// Command is a command line, run by sh -c, that serves over its standard streams. Required, unless URL is given.
+	// Command is a command line, run by sh -c, that serves over its standard streams. Required, unless
+	// URL is given.
 	Command string `yaml:"command"`
 	// URL is where a server speaks streamable HTTP: https://host/mcp.
 	URL string `yaml:"url"`
-	// Token is the name of the secret (in the config's secrets) that each request to URL bears. Defaults to none.
+	// Token is the name of the secret (in the config's secrets) that each request to URL bears.
+	// Defaults to none.
 	Token activities.OwnSecret `yaml:"token"`
-	// Declarations is the absolute path of the file that says how its tools are undone (docs/mcp-proxy.md). Defaults to none: every
-	// tool is irreversible.
+	// Declarations is the absolute path of the file that says how its tools are undone
+	// (docs/mcp-proxy.md). Defaults to none: every tool is irreversible.
 	Declarations string `yaml:"declarations"`
-	// Environment names variables of the worker's environment that the server gets besides the minimal ones.
+	// Environment names variables of the worker's environment that the server gets besides the minimal
+	// ones.
 	Environment []string `yaml:"environment"`
-	// SecretEnvironment are variables that it gets, each with the name of the secret (in the config's secrets) that is its value.
+	// SecretEnvironment are variables that it gets, each with the name of the secret (in the config's
+	// secrets) that is its value.
 	SecretEnvironment map[string]activities.OwnSecret `yaml:"secretEnvironment"`
 }
 
@@ -52,7 +58,8 @@ func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 		if err := activities.CheckName(name); err != nil {
 			bad("servers", "%v", err)
 		}
-		s.Servers[name].check(o.Secrets, func(field, format string, args ...any) { bad("servers."+name+"."+field, format, args...) })
+		s.Servers[name].check(o.Secrets,
+			func(field, format string, args ...any) { bad("servers."+name+"."+field, format, args...) })
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
-// expression is ${{ ROOT.FIELD... }}: a value that is nothing else is replaced by what it names, as it is; within a text, by its text.
+// expression is ${{ ROOT.FIELD... }}: a value that is nothing else is replaced by what it names, as
+// it is; within a text, by its text.
 var expression = regexp.MustCompile(`\$\{\{\s*([A-Za-z]+(?:\.[A-Za-z0-9_-]+)*)\s*\}\}`)
 
 // values are what expressions name.
@@ -136,7 +137,8 @@ func plainText(value any) string {
 	return string(raw)
 }
 
-// holds reports whether part is a part of whole: of objects, the named fields; of all else, the whole.
+// holds reports whether part is a part of whole: of objects, the named fields; of all else, the
+// whole.
 func holds(whole, part any) bool {
 	switch p := part.(type) {
 	case map[string]any:

@@ -15,7 +15,8 @@ import (
 // takenBack is the document with the answer to the inverse.
 const takenBack = "taken-back"
 
-// undoTurn is how long an undo waits for one in another process, which may be stopped, before it ends that one's server. Tests shorten it.
+// undoTurn is how long an undo waits for one in another process, which may be stopped, before it
+// ends that one's server. Tests shorten it.
 var undoTurn = 2 * time.Second
 
 func undoName(n int) string { return fmt.Sprintf("undo-%d", n) }
@@ -24,7 +25,8 @@ func undoName(n int) string { return fmt.Sprintf("undo-%d", n) }
 func inverseName(n int) string { return fmt.Sprintf("inverse-%d", n) }
 
 // Undo takes the call back.
-func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (undone activities.Undone, err error) {
+func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (undone activities.Undone,
+	err error) {
 	o, err := a.begin(e)
 	if err != nil {
 		return undone, err
@@ -53,7 +55,8 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 		if err := o.token.CheckNotLost(d.Done, answered, takenBack, undoName(1)); err != nil {
 			return undone, err
 		}
-		return o.settle(activities.Undone{Outcome: activities.Nothing, Observed: "the tool was never called, and no longer can be"})
+		return o.settle(activities.Undone{Outcome: activities.Nothing,
+			Observed: "the tool was never called, and no longer can be"})
 	}
 	u := &undo{one: o, ctx: ctx, rec: rec, decision: d}
 	if err := u.fence(); err != nil {
@@ -66,7 +69,8 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	return o.settle(undone)
 }
 
-// isSettled reports whether an outcome is kept: the others wait for a person, after whom the undo is called again.
+// isSettled reports whether an outcome is kept: the others wait for a person, after whom the undo
+// is called again.
 func isSettled(o activities.Outcome) bool { return o != activities.Drifted && o != activities.Unknown }
 
 func (o *one) settle(undone activities.Undone) (activities.Undone, error) {
@@ -75,7 +79,8 @@ func (o *one) settle(undone activities.Undone) (activities.Undone, error) {
 	return undone, err
 }
 
-// takeTurn keeps two undos of a token apart. An undo in another process may be stopped: this one does not wait for it for long.
+// takeTurn keeps two undos of a token apart. An undo in another process may be stopped: this one
+// does not wait for it for long.
 func (o *one) takeTurn(ctx context.Context) (release func(), err error) {
 	leave, err := o.undoing.Take(ctx, o.entry.Token)
 	if err != nil {
@@ -111,13 +116,15 @@ type undo struct {
 	claimed int
 	// isRepeated means that an earlier attempt may have taken the call back.
 	isRepeated bool
-	// isShown means that the look was seen to tell the world before the call from that after it. Without that it proves nothing.
+	// isShown means that the look was seen to tell the world before the call from that after it.
+	// Without that it proves nothing.
 	isShown bool
 	// pending says why the call may still act; empty if it cannot.
 	pending string
 }
 
-// fence makes sure that no forward and no earlier undo acts any more, and reads what they have left.
+// fence makes sure that no forward and no earlier undo acts any more, and reads what they have
+// left.
 func (u *undo) fence() error {
 	var answer Answer
 	hasAnswer, err := u.token.Read(answered, &answer)
@@ -161,7 +168,8 @@ func (u *undo) canStillArrive() (why string, err error) {
 	case u.answer != nil:
 		return "", nil
 	case !u.rec.Local:
-		return u.rec.Tool + " was called and has not answered, and the server may have passed the call on (local: true is not declared)", nil
+		return u.rec.Tool +
+			" was called and has not answered, and the server may have passed the call on (local: true is not declared)", nil
 	}
 	claims, err := u.listClaims(u.rec)
 	if slices.ContainsFunc(claims, func(c claim) bool { return c.By.IsAlive() }) {
@@ -202,7 +210,8 @@ func (u *undo) claimServer() (err error) {
 	}
 }
 
-// endEarlier ends the server of an earlier undo, unless it is our own and is at nothing of this token: no other undo runs in this process.
+// endEarlier ends the server of an earlier undo, unless it is our own and is at nothing of this
+// token: no other undo runs in this process.
 func (u *undo) endEarlier(by serverProcess) error {
 	u.mu.Lock()
 	own := u.running[u.rec.Server]
@@ -213,7 +222,8 @@ func (u *undo) endEarlier(by serverProcess) error {
 	return by.EndSession(u.ctx)
 }
 
-// succeeded reports whether the call is known to have succeeded, and failed whether it is known to have changed nothing.
+// succeeded reports whether the call is known to have succeeded, and failed whether it is known to
+// have changed nothing.
 func (u *undo) succeeded() bool {
 	if u.answer == nil {
 		return false
@@ -294,7 +304,8 @@ func (u *undo) judge(now *sight) *activities.Undone {
 		return &activities.Undone{Outcome: activities.Final, Observed: u.rec.Tool + " was called, and cannot be undone"}
 	case hasSucceeded && !wasChanged && u.left.digest() == is: // the look does not show what the call does
 		return u.judgeUnseen()
-	case hasSucceeded && !u.answer.Lost && u.left == nil && !u.isRepeated && u.rec.Before != nil && is == u.rec.Before.digest():
+	case hasSucceeded && !u.answer.Lost && u.left == nil && !u.isRepeated && u.rec.Before != nil &&
+		is == u.rec.Before.digest():
 		return u.judgeUnseen() // nobody has seen what the call does: it may not show yet
 	case u.rec.Before != nil && is == u.rec.Before.digest():
 		if u.rec.Inverse != nil && (hasSucceeded || u.left != nil && wasChanged || u.isRepeated) {
@@ -307,9 +318,12 @@ func (u *undo) judge(now *sight) *activities.Undone {
 		if u.pending != "" {
 			return &activities.Undone{Outcome: activities.Unknown, Observed: u.describePending()}
 		}
-		return &activities.Undone{Outcome: activities.Nothing, Observed: u.rec.Declared.Look.Tool + " shows what it showed before the call"}
+		return &activities.Undone{Outcome: activities.Nothing,
+			Observed: u.rec.Declared.Look.Tool + " shows what it showed before the call"}
 	case u.rec.Inverse == nil:
-		return &activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("%s was called, and cannot be undone: %s shows a change", u.rec.Tool, u.rec.Declared.Look.Tool)}
+		return &activities.Undone{Outcome: activities.Final,
+			Observed: fmt.Sprintf("%s was called, and cannot be undone: %s shows a change", u.rec.Tool,
+				u.rec.Declared.Look.Tool)}
 	case u.left != nil && is == u.left.digest(), u.left == nil && u.rec.isHappened(*now), u.decision.Force == is:
 		return nil
 	}
@@ -335,18 +349,26 @@ func (u *undo) describeDrift(now sight) string {
 func (u *undo) judgeUnseen() *activities.Undone {
 	switch {
 	case u.changedNothing():
-		return &activities.Undone{Outcome: activities.Nothing, Observed: u.rec.Tool + " has answered with an error, which changes nothing, as declared"}
+		return &activities.Undone{Outcome: activities.Nothing,
+			Observed: u.rec.Tool + " has answered with an error, which changes nothing, as declared"}
 	case u.succeeded() && u.rec.Inverse == nil:
 		return &activities.Undone{Outcome: activities.Final, Observed: u.rec.Tool + " was called, and cannot be undone"}
 	case u.succeeded() && !u.answer.Lost && (!u.isRepeated || u.rec.Inverse.Done != ""):
 		return nil
 	case u.succeeded() && !u.answer.Lost:
-		return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("%s was called and has not answered; neither a look nor done is declared that would tell what became of it", u.rec.Inverse.Tool)}
+		return &activities.Undone{Outcome: activities.Unknown,
+			Observed: fmt.Sprintf(
+				"%s was called and has not answered; neither a look nor done is declared that would tell what became of it",
+				u.rec.Inverse.Tool)}
 	case u.answer != nil:
 		_, trouble := u.answer.read()
-		return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("%s has not succeeded (%s), and no look is declared that would tell what it has changed", u.rec.Tool, trouble)}
+		return &activities.Undone{Outcome: activities.Unknown,
+			Observed: fmt.Sprintf("%s has not succeeded (%s), and no look is declared that would tell what it has changed",
+				u.rec.Tool, trouble)}
 	}
-	return &activities.Undone{Outcome: activities.Unknown, Observed: u.rec.Tool + " was called and has not answered, and no look is declared that would tell whether it has happened"}
+	return &activities.Undone{Outcome: activities.Unknown,
+		Observed: u.rec.Tool +
+			" was called and has not answered, and no look is declared that would tell whether it has happened"}
 }
 
 // takeBack calls the inverse. It returns an outcome if that cannot be done.
@@ -354,7 +376,8 @@ func (u *undo) takeBack(now *sight) (*activities.Undone, error) {
 	inverse := u.rec.Inverse
 	arguments, err := u.values(now).fill(inverse.With)
 	if err != nil {
-		return &activities.Undone{Outcome: activities.Unknown, Observed: fmt.Sprintf("the arguments of %s are not known: %v", inverse.Tool, err)}, nil
+		return &activities.Undone{Outcome: activities.Unknown,
+			Observed: fmt.Sprintf("the arguments of %s are not known: %v", inverse.Tool, err)}, nil
 	}
 	if len(inverse.With) == 0 {
 		arguments = map[string]any{}
@@ -380,7 +403,8 @@ func (u *undo) takeBack(now *sight) (*activities.Undone, error) {
 				return nil, err
 			}
 		}
-		return nil, activities.Errorf(activities.ActionFailed, "%s of server %s, the inverse of %s: %s", inverse.Tool, u.rec.Server, u.rec.Tool, trouble)
+		return nil, activities.Errorf(activities.ActionFailed, "%s of server %s, the inverse of %s: %s", inverse.Tool,
+			u.rec.Server, u.rec.Tool, trouble)
 	}
 	_, err = u.token.Create(takenBack, &a)
 	u.reach("undo-answered")

@@ -31,8 +31,8 @@ type Config struct {
 
 // Server is how a server is started or reached, and what its tools do.
 type Server struct {
-	// Command is a command line, run by sh -c, that speaks the protocol over its standard streams; URL is where a server speaks it over
-	// streamable HTTP instead. Exactly one of them is set.
+	// Command is a command line, run by sh -c, that speaks the protocol over its standard streams; URL
+	// is where a server speaks it over streamable HTTP instead. Exactly one of them is set.
 	Command, URL string
 	// Token is the bearer token that each request to URL has; empty for none.
 	Token string
@@ -41,14 +41,16 @@ type Server struct {
 	Declarations Declarations
 }
 
-// CheckURL refuses what is no address of a server. A token is sent in the clear to this machine alone.
+// CheckURL refuses what is no address of a server. A token is sent in the clear to this machine
+// alone.
 func CheckURL(address string, hasToken bool) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("give an address as in https://host/mcp")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return errors.New("an address has no user, password, query or fragment here: it is shown to people; give a secret as token")
+		return errors.New(
+			"an address has no user, password, query or fragment here: it is shown to people; give a secret as token")
 	case hasToken && u.Scheme == "http" && !isLoopback(u.Hostname()):
 		return fmt.Errorf("the token would go to %s in the clear; use https", u.Host)
 	}
@@ -75,7 +77,9 @@ func (s Server) Validate() error {
 		return fmt.Errorf("url: %w", err)
 	}
 	if s.Declarations.Local {
-		return errors.New("declarations: local: a server that is reached by url goes on with a call when nobody listens any more; leave it out")
+		return errors.New(
+			"declarations: local: a server that is reached by url goes on with a call when nobody listens any more; " +
+				"leave it out")
 	}
 	return nil
 }
@@ -136,7 +140,8 @@ func Open(c Config) (World, error) {
 	if err := c.Validate(); err != nil {
 		return World{}, err
 	}
-	made := activities.World{Name: "mcp", Actions: w.actions(), Journal: func(context.Context) (string, error) { return "", nil }}
+	made := activities.World{Name: "mcp", Actions: w.actions(),
+		Journal: func(context.Context) (string, error) { return "", nil }}
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
 		for _, warning := range c.Servers[name].Declarations.Warnings() {
 			made.Notices = append(made.Notices, "mcp.servers."+name+".declarations: "+warning)
@@ -171,7 +176,8 @@ func (w *world) watch(ctx context.Context) {
 	wg.Wait()
 }
 
-// connect returns the running server, or starts it. Whoever needs the same server waits meanwhile, and nobody else does.
+// connect returns the running server, or starts it. Whoever needs the same server waits meanwhile,
+// and nobody else does.
 func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	s, known := w.Servers[name]
 	if !known {
@@ -224,7 +230,8 @@ func (w *world) keep(name string, c *connection) error {
 	return nil
 }
 
-// checkClass refuses a call by the wrong action: the class of a tool is ours to say, and not the caller's. It returns the tool.
+// checkClass refuses a call by the wrong action: the class of a tool is ours to say, and not the
+// caller's. It returns the tool.
 func (w *world) checkClass(ctx context.Context, c *connection, by class, server, tool string) (listedTool, error) {
 	all, err := c.catalogNow(ctx)
 	if err != nil {
@@ -233,11 +240,15 @@ func (w *world) checkClass(ctx context.Context, c *connection, by class, server,
 	it, isThere := all.tools[tool]
 	switch is := w.Servers[server].Declarations.classOf(tool, it.isReadOnly); {
 	case !isThere:
-		return it, activities.Errorf(activities.Refused, "tool: server %s has no tool %q; it has: %s", server, tool, strings.Join(slices.Sorted(maps.Keys(all.tools)), ", "))
+		return it, activities.Errorf(activities.Refused, "tool: server %s has no tool %q; it has: %s", server, tool,
+			strings.Join(slices.Sorted(maps.Keys(all.tools)), ", "))
 	case it.isAmbiguous:
-		return it, activities.Errorf(activities.Refused, "tool: server %s lists %q more than once, and not the same each time: what a call would do is not known; have the server mended", server, tool)
+		return it, activities.Errorf(activities.Refused,
+			"tool: server %s lists %q more than once, and not the same each time: what a call would do is not known; have "+
+				"the server mended", server, tool)
 	case is != by && (by != irreversible || is != reversible):
-		return it, activities.Errorf(activities.Refused, "tool: %q of server %s is called with %s, as this worker's declarations say", tool, server, is)
+		return it, activities.Errorf(activities.Refused,
+			"tool: %q of server %s is called with %s, as this worker's declarations say", tool, server, is)
 	}
 	return it, nil
 }

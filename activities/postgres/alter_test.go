@@ -17,39 +17,61 @@ import (
 
 // shop is a schema with all that hangs on a table.
 const shop = `CREATE TYPE mood AS ENUM ('ok', 'bad');
-	CREATE TABLE customer (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name text NOT NULL DEFAULT 'nobody', m mood); COMMENT ON TABLE customer IS 'who buys';
-	CREATE TABLE "Order" (id serial PRIMARY KEY, customer int REFERENCES customer ON DELETE CASCADE, total numeric CHECK (total >= 0), twice numeric GENERATED ALWAYS AS (total * 2) STORED);
-	COMMENT ON COLUMN "Order".total IS 'with tax'; CREATE INDEX order_total ON "Order" (total) WHERE total > 5; ALTER TABLE "Order" ALTER customer SET STATISTICS 50;
-	GRANT SELECT ON "Order" TO PUBLIC; GRANT UPDATE (total) ON "Order" TO PUBLIC; ALTER TABLE "Order" REPLICA IDENTITY FULL;
-	CREATE TABLE line ("order" int REFERENCES "Order", n int, what text, PRIMARY KEY ("order", n)); CREATE TABLE loose (a int, b text);
-	CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; CREATE TRIGGER tr BEFORE INSERT ON line FOR EACH ROW EXECUTE FUNCTION f();
+	CREATE TABLE customer (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name text NOT NULL DEFAULT 'nobody', m mood);
+	COMMENT ON TABLE customer IS 'who buys';
+	CREATE TABLE "Order" (id serial PRIMARY KEY, customer int REFERENCES customer ON
+	DELETE CASCADE, total numeric CHECK (total >= 0), twice numeric GENERATED ALWAYS AS (total * 2) STORED);
+	COMMENT ON COLUMN "Order".total IS 'with tax'; CREATE INDEX order_total ON "Order" (total) WHERE total > 5;
+	ALTER TABLE "Order" ALTER customer SET STATISTICS 50;
+	GRANT SELECT ON "Order" TO PUBLIC; GRANT UPDATE (total) ON "Order" TO PUBLIC;
+	ALTER TABLE "Order" REPLICA IDENTITY FULL;
+	CREATE TABLE line ("order" int REFERENCES "Order", n int, what text, PRIMARY KEY ("order", n));
+	CREATE TABLE loose (a int, b text);
+	CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+	CREATE TRIGGER tr BEFORE INSERT ON line FOR EACH ROW EXECUTE FUNCTION f();
 	CREATE TABLE measured (a int, b int); CREATE STATISTICS st ON a, b FROM measured; CREATE DOMAIN amount AS numeric;
 	ALTER TABLE line ENABLE ROW LEVEL SECURITY; CREATE POLICY p ON line USING (n > 0);
-	INSERT INTO customer (name, m) SELECT 'c' || g, 'ok' FROM generate_series(1, 30) g; INSERT INTO "Order" (customer, total) SELECT g, g FROM generate_series(1, 30) g;
-	INSERT INTO line SELECT g, n, 'w' FROM generate_series(1, 30) g, generate_series(1, 2) n; INSERT INTO loose SELECT g % 3, NULL FROM generate_series(1, 10) g`
+	INSERT INTO customer (name, m) SELECT 'c' || g, 'ok' FROM generate_series(1, 30) g;
+	INSERT INTO "Order" (customer, total) SELECT g, g FROM generate_series(1, 30) g;
+	INSERT INTO line SELECT g, n, 'w' FROM generate_series(1, 30) g, generate_series(1, 2) n;
+	INSERT INTO loose SELECT g % 3, NULL FROM generate_series(1, 10) g`
 
 // TestSchemaChangesAreUndoneExactly compares whole dumps, with the schema.
 func TestSchemaChangesAreUndoneExactly(t *testing.T) {
 	t.Parallel()
 	for name, statements := range map[string][]string{
-		"truncate":                      {"TRUNCATE loose"},
-		"truncate cascade":              {`TRUNCATE customer RESTART IDENTITY CASCADE`},
-		"truncate, and fill again":      {`TRUNCATE line`, `INSERT INTO line VALUES (1, 1, 'again')`},
-		"drop":                          {"DROP TABLE line"},
-		"drop many":                     {`DROP TABLE line, "Order", customer`},
-		"drop cascade":                  {`DROP TABLE "Order" CASCADE`},
-		"drop, and make anew":           {"DROP TABLE loose", "CREATE TABLE loose (a int PRIMARY KEY, c int)", "INSERT INTO loose VALUES (1, 2)"},
-		"drop what is not there":        {"DROP TABLE IF EXISTS nowhere", "DELETE FROM line"},
-		"create table":                  {`CREATE TABLE made (id serial PRIMARY KEY, o int REFERENCES "Order", m mood); CREATE INDEX ON made (o); INSERT INTO made (o) SELECT id FROM "Order"`},
-		"create table as":               {`CREATE TABLE made AS SELECT * FROM "Order"`},
-		"create index":                  {`CREATE UNIQUE INDEX ON "Order" (customer, total)`},
-		"create view":                   {`CREATE VIEW v AS SELECT name FROM customer`, `CREATE MATERIALIZED VIEW mv AS SELECT name FROM customer`},
-		"create others":                 {"CREATE SCHEMA s", "CREATE TABLE s.customer (id int)", "CREATE SEQUENCE s.q", "CREATE TYPE s.t AS ENUM ('x')", "CREATE DOMAIN s.d AS int CHECK (value > 0)", "CREATE FUNCTION s.f(int) RETURNS int LANGUAGE sql AS 'SELECT $1'"},
-		"add columns":                   {"ALTER TABLE customer ADD age int, ADD note text NOT NULL DEFAULT 'none' CHECK (note <> ''), ADD o int REFERENCES \"Order\""},
-		"types without equality":        {`ALTER TABLE customer ADD p point, ADD j json DEFAULT '{"a": 1}', ADD g polygon DEFAULT '((0,0),(1,1))', ADD x xml DEFAULT '<a/>', ADD b bool DEFAULT true, ADD c char(5) DEFAULT 'x', ADD f float8 DEFAULT 0.1, ADD a int[] DEFAULT '{1,2}'`},
-		"add a column and fill it":      {"ALTER TABLE customer ADD age int", "UPDATE customer SET age = id", "CREATE INDEX ON customer (age)"},
-		"add constraints":               {`ALTER TABLE "Order" ADD UNIQUE (total), ADD CONSTRAINT small CHECK (total < 1000)`},
-		"add to what the step has made": {"CREATE TABLE made (id int)", "ALTER TABLE made ADD late int DEFAULT 5", "INSERT INTO made VALUES (1, 2)"},
+		"truncate":                 {"TRUNCATE loose"},
+		"truncate cascade":         {`TRUNCATE customer RESTART IDENTITY CASCADE`},
+		"truncate, and fill again": {`TRUNCATE line`, `INSERT INTO line VALUES (1, 1, 'again')`},
+		"drop":                     {"DROP TABLE line"},
+		"drop many":                {`DROP TABLE line, "Order", customer`},
+		"drop cascade":             {`DROP TABLE "Order" CASCADE`},
+		"drop, and make anew": {"DROP TABLE loose", "CREATE TABLE loose (a int PRIMARY KEY, c int)",
+			"INSERT INTO loose VALUES (1, 2)"},
+		"drop what is not there": {"DROP TABLE IF EXISTS nowhere", "DELETE FROM line"},
+		"create table": {
+			`CREATE TABLE made (id serial PRIMARY KEY, o int REFERENCES "Order", m mood); CREATE INDEX ON made (o);
+				INSERT INTO made (o) SELECT id FROM "Order"`},
+		"create table as": {`CREATE TABLE made AS SELECT * FROM "Order"`},
+		"create index":    {`CREATE UNIQUE INDEX ON "Order" (customer, total)`},
+		"create view": {`CREATE VIEW v AS SELECT name FROM customer`,
+			`CREATE MATERIALIZED VIEW mv AS SELECT name FROM customer`},
+		"create others": {"CREATE SCHEMA s", "CREATE TABLE s.customer (id int)", "CREATE SEQUENCE s.q",
+			"CREATE TYPE s.t AS ENUM ('x')", "CREATE DOMAIN s.d AS int CHECK (value > 0)",
+			"CREATE FUNCTION s.f(int) RETURNS int LANGUAGE sql AS 'SELECT $1'"},
+		"add columns": {
+			"ALTER TABLE customer ADD age int, ADD note text NOT NULL DEFAULT 'none' CHECK (note <> ''), ADD o int " +
+				"REFERENCES \"Order\""},
+		"types without equality": {
+			`ALTER TABLE customer ADD p point, ADD j json DEFAULT '{"a": 1}', ADD g polygon DEFAULT '((0,0),(1,1))',
+				ADD x xml DEFAULT '<a/>', ADD b bool DEFAULT true, ADD c char(5) DEFAULT 'x', ADD f float8 DEFAULT 0.1,
+				ADD a int[] DEFAULT '{1,2}'`},
+		"add a column and fill it": {"ALTER TABLE customer ADD age int", "UPDATE customer SET age = id",
+			"CREATE INDEX ON customer (age)"},
+		"add constraints": {
+			`ALTER TABLE "Order" ADD UNIQUE (total), ADD CONSTRAINT small CHECK (total < 1000)`},
+		"add to what the step has made": {"CREATE TABLE made (id int)", "ALTER TABLE made ADD late int DEFAULT 5",
+			"INSERT INTO made VALUES (1, 2)"},
 		"the target of statistics":      {"ALTER STATISTICS st SET STATISTICS 500"},
 		"statistics that have a target": {"ALTER STATISTICS st SET STATISTICS 400", "DROP STATISTICS st"},
 		"what a domain allows":          {"ALTER DOMAIN amount SET NOT NULL"},
@@ -77,14 +99,17 @@ func TestSchemaChangesAreUndoneExactly(t *testing.T) {
 	}
 }
 
-// TestAMigrationOfSeveralStepsIsUndoneInOrder: what an earlier step knows of its rows stays right through changes of the schema.
+// TestAMigrationOfSeveralStepsIsUndoneInOrder: what an earlier step knows of its rows stays right
+// through changes of the schema.
 func TestAMigrationOfSeveralStepsIsUndoneInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, shop)
 	before := d.wholeDump()
 	steps := []*step{
-		d.exec("UPDATE customer SET name = 'x' WHERE id < 10"), d.exec("ALTER TABLE customer ADD age int"), d.exec("UPDATE customer SET age = id"),
-		d.exec("TRUNCATE customer CASCADE"), d.exec("DROP TABLE customer CASCADE"), d.exec("CREATE TABLE customer (id text PRIMARY KEY)"), d.exec("INSERT INTO customer VALUES ('new')"),
+		d.exec("UPDATE customer SET name = 'x' WHERE id < 10"), d.exec("ALTER TABLE customer ADD age int"),
+		d.exec("UPDATE customer SET age = id"),
+		d.exec("TRUNCATE customer CASCADE"), d.exec("DROP TABLE customer CASCADE"),
+		d.exec("CREATE TABLE customer (id text PRIMARY KEY)"), d.exec("INSERT INTO customer VALUES ('new')"),
 	}
 	for _, s := range steps {
 		s.apply()
@@ -99,20 +124,35 @@ func TestAMigrationOfSeveralStepsIsUndoneInOrder(t *testing.T) {
 func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ step, others, shows string }{
-		"rows in a table that was made":      {"CREATE TABLE made (id int)", "INSERT INTO made VALUES (1)", "table public.made, which the step made, has other rows"},
-		"an index on a table that was made":  {"CREATE TABLE made (id int PRIMARY KEY)", "CREATE INDEX theirs ON made (id)", "index public.theirs was made since the step by somebody else"},
-		"a trigger on a table that was made": {"CREATE TABLE made (id int)", "CREATE TRIGGER theirs BEFORE UPDATE ON made EXECUTE FUNCTION suppress_redundant_updates_trigger()", "trigger theirs on public.made was made since"},
-		"an index on a column":               {"ALTER TABLE customer ADD age int UNIQUE", "CREATE INDEX theirs ON customer (age)", "index public.theirs was made since"},
-		"a table that was made is gone":      {"CREATE TABLE made (id int)", "DROP TABLE made", "table public.made, which the step made, is gone"},
-		"a view on a table that was made":    {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made", "other objects depend on it"},
-		"values in a column":                 {"ALTER TABLE customer ADD age int DEFAULT 7", "UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer with a value in the column age"},
-		"another type of a column":           {"ALTER TABLE customer ADD age int", "ALTER TABLE customer ALTER age TYPE bigint", "column age of public.customer, which the step added, is gone, or has another name or type"},
-		"another name of a column":           {"ALTER TABLE customer ADD age int", "ALTER TABLE customer RENAME age TO years", "age"},
-		"the name is taken":                  {"DROP TABLE loose", "CREATE TABLE loose (x int)", `relation "loose" already exists`},
-		"the row that others refer to":       {"TRUNCATE line", `DELETE FROM "Order" WHERE id = 3`, "the foreign key line_order_fkey would not hold"},
-		"a key that is there again":          {"TRUNCATE line", "INSERT INTO line VALUES (1, 1, 'theirs')", "cannot be put back beside what others have done since"},
-		"rows that a foreign key forbids":    {"DROP TABLE line", `DELETE FROM "Order" WHERE id = 3`, "violates foreign key constraint"},
-		"the truncated table was altered":    {"TRUNCATE loose", "ALTER TABLE loose DROP COLUMN b", "does not exist"},
+		"rows in a table that was made": {"CREATE TABLE made (id int)", "INSERT INTO made VALUES (1)",
+			"table public.made, which the step made, has other rows"},
+		"an index on a table that was made": {"CREATE TABLE made (id int PRIMARY KEY)", "CREATE INDEX theirs ON made (id)",
+			"index public.theirs was made since the step by somebody else"},
+		"a trigger on a table that was made": {"CREATE TABLE made (id int)",
+			"CREATE TRIGGER theirs BEFORE UPDATE ON made EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+			"trigger theirs on public.made was made since"},
+		"an index on a column": {"ALTER TABLE customer ADD age int UNIQUE",
+			"CREATE INDEX theirs ON customer (age)", "index public.theirs was made since"},
+		"a table that was made is gone": {"CREATE TABLE made (id int)", "DROP TABLE made",
+			"table public.made, which the step made, is gone"},
+		"a view on a table that was made": {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made",
+			"other objects depend on it"},
+		"values in a column": {"ALTER TABLE customer ADD age int DEFAULT 7",
+			"UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer with a value in the column age"},
+		"another type of a column": {"ALTER TABLE customer ADD age int",
+			"ALTER TABLE customer ALTER age TYPE bigint",
+			"column age of public.customer, which the step added, is gone, or has another name or type"},
+		"another name of a column": {"ALTER TABLE customer ADD age int", "ALTER TABLE customer RENAME age TO years",
+			"age"},
+		"the name is taken": {"DROP TABLE loose", "CREATE TABLE loose (x int)",
+			`relation "loose" already exists`},
+		"the row that others refer to": {"TRUNCATE line", `DELETE FROM "Order" WHERE id = 3`,
+			"the foreign key line_order_fkey would not hold"},
+		"a key that is there again": {"TRUNCATE line", "INSERT INTO line VALUES (1, 1, 'theirs')",
+			"cannot be put back beside what others have done since"},
+		"rows that a foreign key forbids": {"DROP TABLE line", `DELETE FROM "Order" WHERE id = 3`,
+			"violates foreign key constraint"},
+		"the truncated table was altered": {"TRUNCATE loose", "ALTER TABLE loose DROP COLUMN b", "does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +199,9 @@ func TestWhatIsHeldGoesWithItsRecord(t *testing.T) {
 	s := d.exec(`DROP TABLE line, "Order"`, "TRUNCATE loose")
 	s.apply()
 	count := func() string {
-		return d.value("SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname LIKE 'unwind\\_%' AND relkind = 'r'")
+		return d.value(
+			"SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname LIKE 'unwind\\_%' " +
+				"AND relkind = 'r'")
 	}
 	require.Equal(t, "3", count())
 	require.NoError(t, s.action.Release(t.Context(), s.entry))
@@ -167,10 +209,13 @@ func TestWhatIsHeldGoesWithItsRecord(t *testing.T) {
 	d.run(`DELETE FROM customer`)
 }
 
-// TestASchemaThatIsHeldTakesNothingOfOthersAlong: a table of somebody else has come to use a type of a schema that was dropped.
+// TestASchemaThatIsHeldTakesNothingOfOthersAlong: a table of somebody else has come to use a type
+// of a schema that was dropped.
 func TestASchemaThatIsHeldTakesNothingOfOthersAlong(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, shop, "CREATE SCHEMA old; CREATE TYPE old.mood AS ENUM ('good'); CREATE FUNCTION old.f() RETURNS old.mood LANGUAGE sql AS $$ SELECT 'good'::old.mood $$")
+	d := newDatabase(t, shop,
+		"CREATE SCHEMA old; CREATE TYPE old.mood AS ENUM ('good'); CREATE FUNCTION old.f() RETURNS old.mood LANGUAGE sql "+
+			"AS $$ SELECT 'good'::old.mood $$")
 	s := d.exec("DROP SCHEMA old CASCADE")
 	s.apply()
 	held := d.value("SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname LIKE 'unwind\\_%'")
@@ -180,20 +225,24 @@ func TestASchemaThatIsHeldTakesNothingOfOthersAlong(t *testing.T) {
 	require.Equal(t, theirs, d.wholeDump())
 	d.run("DROP TABLE theirs")
 	require.NoError(t, s.action.Release(t.Context(), s.entry))
-	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_namespace WHERE nspname IN ('old', '"+strings.ReplaceAll(held, `"`, "")+"')"))
+	require.Equal(t, "0",
+		d.value("SELECT count(*) FROM pg_namespace WHERE nspname IN ('old', '"+strings.ReplaceAll(held, `"`, "")+"')"))
 }
 
-// TestASchemaIsDroppedWithNothingBesideIt: what the real statement would drop elsewhere cannot be moved along.
+// TestASchemaIsDroppedWithNothingBesideIt: what the real statement would drop elsewhere cannot be
+// moved along.
 func TestASchemaIsDroppedWithNothingBesideIt(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, shop, "CREATE SCHEMA old; CREATE TABLE old.log (id int); CREATE VIEW logged AS SELECT id FROM old.log; CREATE SCHEMA other")
+	d := newDatabase(t, shop,
+		"CREATE SCHEMA old; CREATE TABLE old.log (id int); CREATE VIEW logged AS SELECT id FROM old.log; CREATE SCHEMA other")
 	d.exec("DROP SCHEMA old CASCADE").refused("it drops the view public.logged too")
 	d.exec("DROP SCHEMA old, other CASCADE").refused("write a statement for each")
 	d.limit(postgres.Database{Deny: []string{"old.*"}})
 	d.exec("DROP VIEW logged", "DROP SCHEMA old CASCADE").refused("old.log: this worker's config denies it")
 }
 
-// TestWhatOthersDoToTheSchemaMeanwhileIsTheirs: a statement waits, and somebody else makes a table and rewrites another.
+// TestWhatOthersDoToTheSchemaMeanwhileIsTheirs: a statement waits, and somebody else makes a table
+// and rewrites another.
 func TestWhatOthersDoToTheSchemaMeanwhileIsTheirs(t *testing.T) {
 	t.Parallel()
 	const waits = "CREATE TABLE made AS SELECT 1 AS a FROM pg_advisory_xact_lock(7)"
@@ -209,7 +258,8 @@ func TestWhatOthersDoToTheSchemaMeanwhileIsTheirs(t *testing.T) {
 			other, err := pgx.Connect(t.Context(), d.dsn)
 			require.NoError(t, err)
 			defer func() { _ = other.Close(context.Background()) }()
-			_, err = other.Exec(t.Context(), `BEGIN; SELECT pg_advisory_xact_lock(7); LOCK TABLE line IN ACCESS SHARE MODE; `+c.others)
+			_, err = other.Exec(t.Context(),
+				`BEGIN; SELECT pg_advisory_xact_lock(7); LOCK TABLE line IN ACCESS SHARE MODE; `+c.others)
 			require.NoError(t, err)
 			done := make(chan error, 1)
 			go func() {
@@ -217,7 +267,8 @@ func TestWhatOthersDoToTheSchemaMeanwhileIsTheirs(t *testing.T) {
 				done <- err
 			}()
 			require.Eventually(t, func() bool {
-				return d.value("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
+				return d.value(
+					"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
 			}, 20*time.Second, 10*time.Millisecond)
 			_, err = other.Exec(t.Context(), "COMMIT")
 			require.NoError(t, err)

@@ -9,32 +9,44 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 )
 
-// TestAnApprovalCoversWhatWillBeWritten: what a person has seen is what is written, and what differs each time is said to.
+// TestAnApprovalCoversWhatWillBeWritten: what a person has seen is what is written, and what
+// differs each time is said to.
 func TestAnApprovalCoversWhatWillBeWritten(t *testing.T) {
 	t.Parallel()
-	const schema = `CREATE TABLE account (id int PRIMARY KEY, role text, at timestamptz DEFAULT now()); INSERT INTO account VALUES (1, 'user'), (2, 'user');
+	const schema = `CREATE TABLE account (id int PRIMARY KEY, role text, at timestamptz DEFAULT now());
+		INSERT INTO account VALUES (1, 'user'), (2, 'user');
 		CREATE TABLE scratch (id int PRIMARY KEY, v text); INSERT INTO scratch VALUES (1, 'viewer');
 		CREATE TABLE many (id int PRIMARY KEY); INSERT INTO many SELECT generate_series(1, 999);
-		CREATE TABLE event (n bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, token uuid NOT NULL DEFAULT gen_random_uuid(), what text)`
+		CREATE TABLE event (n bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, token uuid NOT NULL DEFAULT gen_random_uuid(),
+		what text)`
 	const set = "UPDATE account SET role = (SELECT v FROM scratch), at = clock_timestamp()"
 	volatile := func(table, columns string) string {
-		return "table public." + table + ": what is written to " + columns + " differs each time the statements run: an approval does not cover it"
+		return "table public." + table + ": what is written to " + columns +
+			" differs each time the statements run: an approval does not cover it"
 	}
 	shifting := func(table string) string {
-		return "table public." + table + ": the statements change other rows each time that they run: an approval will be stale; choose the rows by what is in them"
+		return "table public." + table +
+			": the statements change other rows each time that they run: an approval will be stale; choose the rows by what " +
+			"is in them"
 	}
 	for name, c := range map[string]struct {
 		sql, others string
 		told        []string
 		isStale     bool
 	}{
-		"a value that is read elsewhere":   {set + " WHERE id = 1", "UPDATE scratch SET v = 'admin'", []string{volatile("account", "at")}, true},
-		"and is the same":                  {set + " WHERE id = 1", "UPDATE scratch SET v = v", []string{volatile("account", "at")}, false},
-		"the time of the transaction":      {"UPDATE account SET at = now()", "SELECT 1", []string{volatile("account", "at")}, false},
-		"rows that come":                   {"INSERT INTO event (what) SELECT v FROM scratch", "SELECT 1", []string{volatile("event", "n, token")}, false},
-		"rows that come with other values": {"INSERT INTO event (what) SELECT v FROM scratch", "UPDATE scratch SET v = 'admin'", []string{volatile("event", "n, token")}, true},
-		"rows that go":                     {"DELETE FROM account", "UPDATE scratch SET v = 'admin'", nil, false},
-		"rows that are drawn":              {"DELETE FROM many WHERE random() < 0.5", "SELECT 1", []string{shifting("many")}, true},
+		"a value that is read elsewhere": {set + " WHERE id = 1", "UPDATE scratch SET v = 'admin'",
+			[]string{volatile("account", "at")}, true},
+		"and is the same": {set + " WHERE id = 1", "UPDATE scratch SET v = v",
+			[]string{volatile("account", "at")}, false},
+		"the time of the transaction": {"UPDATE account SET at = now()", "SELECT 1", []string{volatile("account", "at")},
+			false},
+		"rows that come": {"INSERT INTO event (what) SELECT v FROM scratch", "SELECT 1",
+			[]string{volatile("event", "n, token")}, false},
+		"rows that come with other values": {"INSERT INTO event (what) SELECT v FROM scratch",
+			"UPDATE scratch SET v = 'admin'", []string{volatile("event", "n, token")}, true},
+		"rows that go": {"DELETE FROM account", "UPDATE scratch SET v = 'admin'", nil, false},
+		"rows that are drawn": {"DELETE FROM many WHERE random() < 0.5", "SELECT 1", []string{shifting("many")},
+			true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -62,12 +74,14 @@ func TestAnApprovalCoversWhatWillBeWritten(t *testing.T) {
 	}
 }
 
-// TestSensitiveColumnsStaySoUnderOtherNames: a step gives a column or its table another name, and shows its values as little as before.
+// TestSensitiveColumnsStaySoUnderOtherNames: a step gives a column or its table another name, and
+// shows its values as little as before.
 func TestSensitiveColumnsStaySoUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	for _, rename := range [][]string{
 		{"ALTER TABLE person RENAME secret TO open"},
-		{"ALTER TABLE person RENAME TO member", "ALTER TABLE member RENAME secret TO open", "ALTER TABLE member RENAME TO person"},
+		{"ALTER TABLE person RENAME TO member", "ALTER TABLE member RENAME secret TO open",
+			"ALTER TABLE member RENAME TO person"},
 	} {
 		d := newDatabase(t, people)
 		d.limit(postgres.Database{Sensitive: []string{"public.person.secret"}})

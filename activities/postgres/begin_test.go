@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// TestAStepThatCouldNeverBeginIsNothingToUndo: no person is needed for what a typo, a missing right or a limit has kept from beginning.
+// TestAStepThatCouldNeverBeginIsNothingToUndo: no person is needed for what a typo, a missing right
+// or a limit has kept from beginning.
 func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -19,17 +20,22 @@ func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
 	}{
 		"a database that nobody knows": {database: "typo", observed: "names no journal of the database"},
 		"no right to make the journal": {
-			prepare: []string{"REVOKE CREATE ON DATABASE %s FROM PUBLIC, worker", "ALTER DATABASE %s OWNER TO postgres"}, observed: "it cannot be made",
+			prepare:  []string{"REVOKE CREATE ON DATABASE %s FROM PUBLIC, worker", "ALTER DATABASE %s OWNER TO postgres"},
+			observed: "it cannot be made",
 		},
 		"an event trigger's veto": {
 			prepare: []string{
-				"CREATE FUNCTION veto() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no schemas here'; END $$",
+				"CREATE FUNCTION veto() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no schemas " +
+					"here'; END $$",
 				"CREATE EVENT TRIGGER veto ON ddl_command_start WHEN TAG IN ('CREATE SCHEMA') EXECUTE FUNCTION veto()",
 			},
 			observed: "no schemas here",
 		},
-		"a database that is read only": {prepare: []string{"ALTER ROLE worker IN DATABASE %s SET default_transaction_read_only = on"}, observed: "was never committed"},
-		"a limit of a millisecond":     {prepare: []string{"ALTER ROLE worker IN DATABASE %s SET statement_timeout = '1ms'"}, observed: "was never committed"},
+		"a database that is read only": {
+			prepare:  []string{"ALTER ROLE worker IN DATABASE %s SET default_transaction_read_only = on"},
+			observed: "was never committed"},
+		"a limit of a millisecond": {prepare: []string{"ALTER ROLE worker IN DATABASE %s SET statement_timeout = '1ms'"},
+			observed: "was never committed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// bothRecords implements activities.Records over the journals in the databases and that of checkpoints, which is a folder.
+// bothRecords implements activities.Records over the journals in the databases and that of
+// checkpoints, which is a folder.
 type bothRecords struct {
 	inDatabases records
 	inFolder    activities.Records

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// volatile are the columns of catalogs that are another one after a change that was taken back exactly.
+// volatile are the columns of catalogs that are another one after a change that was taken back
+// exactly.
 var volatile = map[string]string{
 	"pg_class.relfilenode":       "the file, which VACUUM FULL and an index that is made again replace",
 	"pg_class.relpages":          "an estimate, from VACUUM and ANALYZE",
@@ -39,13 +40,15 @@ var volatile = map[string]string{
 // estimated are the catalogs that ANALYZE fills.
 var estimated = []string{"pg_statistic", "pg_statistic_ext_data"}
 
-// catalogs are the whole rows of all catalogs of a database, also of those that it shares, by name: of an object that was made again, with another
-// id or behind columns that were dropped, they are the same.
+// catalogs are the whole rows of all catalogs of a database, also of those that it shares, by name:
+// of an object that was made again, with another id or behind columns that were dropped, they are
+// the same.
 type catalogs struct {
 	rows []string
 }
 
-// reference is a column that holds ids of another catalog, or numbers of columns of the table of another column.
+// reference is a column that holds ids of another catalog, or numbers of columns of the table of
+// another column.
 type reference struct{ of, relation string }
 
 // catalogReader reads catalogs.
@@ -58,7 +61,8 @@ type catalogReader struct {
 	columns    map[string]string    // by the id of the table and their number
 }
 
-// readCatalogs reads the catalogs of a database; those that it shares only if shared is true: other tests may change them.
+// readCatalogs reads the catalogs of a database; those that it shares only if shared is true: other
+// tests may change them.
 func readCatalogs(t testing.TB, dsn string, shared bool) (all catalogs) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
@@ -72,13 +76,17 @@ func readCatalogs(t testing.TB, dsn string, shared bool) (all catalogs) {
 // readCatalogsIn does it in the transaction of a connection.
 func readCatalogsIn(t testing.TB, conn *pgx.Conn, shared bool) (all catalogs) {
 	t.Helper()
-	r := catalogReader{t: t, conn: conn, references: map[string]reference{}, names: map[string]string{}, columns: map[string]string{}, tables: map[string]string{}}
+	r := catalogReader{t: t, conn: conn, references: map[string]reference{}, names: map[string]string{},
+		columns: map[string]string{}, tables: map[string]string{}}
 	r.run("SET LOCAL search_path = pg_catalog")
 	r.readReferences()
-	tables := collect[string](r, "SELECT relname::text FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relname = ANY($1) ORDER BY 1", estimated)
+	tables := collect[string](r,
+		"SELECT relname::text FROM pg_class WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT "+
+			"relname = ANY($1) ORDER BY 1", estimated)
 	r.nameThings(tables)
 	for _, table := range tables {
-		if shared || !collect[bool](r, "SELECT relisshared FROM pg_class WHERE oid = ('pg_catalog.' || $1)::regclass", table)[0] {
+		if shared ||
+			!collect[bool](r, "SELECT relisshared FROM pg_class WHERE oid = ('pg_catalog.' || $1)::regclass", table)[0] {
 			r.read(table, &all)
 		}
 	}
@@ -130,7 +138,9 @@ func (r catalogReader) run(sql string) {
 
 // readReferences asks the server which columns hold ids of which catalog.
 func (r catalogReader) readReferences() {
-	for _, line := range collect[string](r, `SELECT concat_ws(' ', fktable, fkcols[1], CASE cardinality(fkcols) WHEN 2 THEN fkcols[2] ELSE '' END, pktable) FROM pg_get_catalog_foreign_keys()`) {
+	for _, line := range collect[string](r,
+		`SELECT concat_ws(' ', fktable, fkcols[1], CASE cardinality(fkcols) WHEN 2 THEN fkcols[2] ELSE '' END, pktable)
+			FROM pg_get_catalog_foreign_keys()`) {
 		part := strings.Split(line, " ")
 		if part[2] == "" {
 			r.references[part[0]+"."+part[1]] = reference{of: part[3]}
@@ -144,12 +154,16 @@ func (r catalogReader) readReferences() {
 
 // nameThings names all that has an id.
 func (r catalogReader) nameThings(tables []string) {
-	withIDs := collect[string](r, "SELECT attrelid::regclass::text FROM pg_attribute WHERE attname = 'oid' AND attnum > 0 AND attrelid::regclass::text = ANY($1)", tables)
+	withIDs := collect[string](r,
+		"SELECT attrelid::regclass::text FROM pg_attribute WHERE attname = 'oid' AND attnum > 0 AND "+
+			"attrelid::regclass::text = ANY($1)", tables)
 	for _, table := range withIDs {
 		if table == "pg_enum" {
 			continue // nothing has the id of a label
 		}
-		for _, pair := range collect[string](r, `SELECT x.oid || ' ' || coalesce(i.type || ' ' || i.identity, '') FROM pg_catalog.`+table+` x, pg_identify_object(x.tableoid, x.oid, 0) i WHERE x.oid >= 16384`) {
+		for _, pair := range collect[string](r,
+			`SELECT x.oid || ' ' || coalesce(i.type || ' ' || i.identity, '') FROM pg_catalog.`+table+
+				` x, pg_identify_object(x.tableoid, x.oid, 0) i WHERE x.oid >= 16384`) {
 			id, name, _ := strings.Cut(pair, " ")
 			r.names[table+" "+id] = name
 		}
@@ -160,11 +174,13 @@ func (r catalogReader) nameThings(tables []string) {
 		})
 		r.names[key] = ofInternal.ReplaceAllString(name, "$1")
 	}
-	for _, table := range collect[string](r, "SELECT concat_ws(' ', oid, relname) FROM pg_class WHERE relname = ANY($1) AND oid < 16384", tables) {
+	for _, table := range collect[string](r,
+		"SELECT concat_ws(' ', oid, relname) FROM pg_class WHERE relname = ANY($1) AND oid < 16384", tables) {
 		id, name, _ := strings.Cut(table, " ")
 		r.tables[id] = name
 	}
-	for _, column := range collect[string](r, "SELECT concat_ws(' ', attrelid, attnum, attname) FROM pg_attribute WHERE attnum > 0 AND attrelid >= 16384") {
+	for _, column := range collect[string](r,
+		"SELECT concat_ws(' ', attrelid, attnum, attname) FROM pg_attribute WHERE attnum > 0 AND attrelid >= 16384") {
 		part := strings.SplitN(column, " ", 3)
 		r.columns[part[0]+" "+part[1]] = part[2]
 	}
@@ -176,14 +192,18 @@ var (
 	ofNumber   = regexp.MustCompile(`\b\d{5,}\b`)
 )
 
-// byDefault are the arguments of acldefault in catalogs with privileges: those that are by default are the same whether they were granted or not.
+// byDefault are the arguments of acldefault in catalogs with privileges: those that are by default
+// are the same whether they were granted or not.
 var byDefault = map[string]string{
-	"pg_class": `CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner`, "pg_attribute": "'c', 10", "pg_proc": "'f', proowner", "pg_type": "'T', typowner", "pg_namespace": "'n', nspowner",
-	"pg_language": "'l', lanowner", "pg_foreign_data_wrapper": "'F', fdwowner", "pg_foreign_server": "'S', srvowner", "pg_database": "'d', datdba", "pg_tablespace": "'t', spcowner",
+	"pg_class": `CASE relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", relowner`, "pg_attribute": "'c', 10",
+	"pg_proc": "'f', proowner", "pg_type": "'T', typowner", "pg_namespace": "'n', nspowner",
+	"pg_language": "'l', lanowner", "pg_foreign_data_wrapper": "'F', fdwowner", "pg_foreign_server": "'S', srvowner",
+	"pg_database": "'d', datdba", "pg_tablespace": "'t', spcowner",
 	"pg_largeobject_metadata": "'L', lomowner", "pg_parameter_acl": "'p', 10",
 }
 
-// sortPrivileges writes privileges in an order of their own: in which they were granted says nothing.
+// sortPrivileges writes privileges in an order of their own: in which they were granted says
+// nothing.
 func sortPrivileges(granted any) string {
 	all, _ := granted.([]any)
 	lines := make([]string, len(all))
@@ -197,9 +217,12 @@ func sortPrivileges(granted any) string {
 // column is a column of a catalog.
 type column struct{ Name, Type string }
 
-// read reads a catalog: what is the server's own as one digest, and each row that has the id of something else.
+// read reads a catalog: what is the server's own as one digest, and each row that has the id of
+// something else.
 func (r catalogReader) read(table string, all *catalogs) {
-	rows, err := r.conn.Query(r.t.Context(), "SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = ('pg_catalog.' || $1)::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum", table)
+	rows, err := r.conn.Query(r.t.Context(),
+		"SELECT attname::text, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = ('pg_catalog.' || "+
+			"$1)::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum", table)
 	require.NoError(r.t, err)
 	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[column])
 	require.NoError(r.t, err)
@@ -217,20 +240,27 @@ func (r catalogReader) read(table string, all *catalogs) {
 		}
 	}
 	where := map[string]string{
-		"pg_attribute": "NOT attisdropped", "pg_shdepend": "dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))",
-		"pg_database": "NOT starts_with(datname, 'unwind_kept_')",
+		"pg_attribute": "NOT attisdropped",
+		"pg_shdepend":  "dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))",
+		"pg_database":  "NOT starts_with(datname, 'unwind_kept_')",
 	}[table]
 	if where == "" {
 		where = "true"
 	}
 	own := strings.Join(conditions, " OR ")
-	all.rows = append(all.rows, collect[string](r, fmt.Sprintf("SELECT format('%s: of the server %%s rows %%s', count(*), sum(hashtextextended(ROW(%s)::text, 0))) FROM pg_catalog.%[1]s x WHERE NOT (%[3]s) AND %[4]s",
-		table, strings.Join(stable, ", "), own, where))...)
+	all.rows = append(all.rows,
+		collect[string](r,
+			fmt.Sprintf(
+				"SELECT format('%s: of the server %%s rows %%s', count(*), sum(hashtextextended(ROW(%s)::text, 0))) FROM "+
+					"pg_catalog.%[1]s x WHERE NOT (%[3]s) AND %[4]s",
+				table, strings.Join(stable, ", "), own, where))...)
 	privileges := "NULL"
 	if by := byDefault[table]; by != "" {
 		privileges = "acldefault(" + by + ")"
 	}
-	for _, raw := range collect[string](r, fmt.Sprintf("SELECT (to_jsonb(x) || jsonb_build_object('', %s))::text FROM pg_catalog.%s x WHERE (%s) AND %s", privileges, table, own, where)) {
+	for _, raw := range collect[string](r,
+		fmt.Sprintf("SELECT (to_jsonb(x) || jsonb_build_object('', %s))::text FROM pg_catalog.%s x WHERE (%s) AND %s",
+			privileges, table, own, where)) {
 		var values map[string]any
 		decoder := json.NewDecoder(strings.NewReader(raw))
 		decoder.UseNumber()

@@ -10,14 +10,17 @@ import (
 // connection is a connection to a database, with what the world keeps there.
 type connection struct{ *server.Connection }
 
-// open connects for an entry. It returns WrongPlace where the entry's record is in another database than the one that has the name now.
+// open connects for an entry. It returns WrongPlace where the entry's record is in another database
+// than the one that has the name now.
 func (w *world) open(ctx context.Context, e activities.Entry, database, purpose string) (*connection, error) {
 	recorded := server.RecordedJournal(e, database)
 	if recorded == "" {
 		if _, err := w.Databases.Find(database); err != nil {
 			return nil, err
 		}
-		return nil, activities.Errorf(activities.WrongPlace, "the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to another worker", database)
+		return nil, activities.Errorf(activities.WrongPlace,
+			"the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs "+
+				"to another worker", database)
 	}
 	to, err := w.Databases.Connect(ctx, database, purpose+" "+e.Token)
 	if err != nil {
@@ -33,7 +36,8 @@ func (w *world) open(ctx context.Context, e activities.Entry, database, purpose 
 		if err != nil {
 			return nil, err
 		}
-		return nil, activities.Errorf(activities.WrongPlace, "the record is in database %s; what this worker's config calls %s is database %s", recorded, database, c.ID)
+		return nil, activities.Errorf(activities.WrongPlace,
+			"the record is in database %s; what this worker's config calls %s is database %s", recorded, database, c.ID)
 	}
 	return c, nil
 }
@@ -42,7 +46,8 @@ func (w *world) open(ctx context.Context, e activities.Entry, database, purpose 
 type rowJournals struct{ *world }
 
 // Open implements checkpoint.RowJournals.
-func (j rowJournals) Open(ctx context.Context, e activities.Entry, database, purpose string) (*server.Connection, error) {
+func (j rowJournals) Open(ctx context.Context, e activities.Entry, database, purpose string) (*server.Connection,
+	error) {
 	c, err := j.open(ctx, e, database, purpose)
 	if err != nil {
 		return nil, err

@@ -12,8 +12,10 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-const people = `CREATE TABLE team (id int PRIMARY KEY); CREATE TABLE person (id int PRIMARY KEY, mail text UNIQUE, secret text, team int REFERENCES team ON DELETE CASCADE);
-	INSERT INTO team SELECT generate_series(1, 3); INSERT INTO person SELECT g, 'p' || g, 'secret ' || g, 1 FROM generate_series(1, 40) g`
+const people = `CREATE TABLE team (id int PRIMARY KEY); CREATE TABLE person (id int PRIMARY KEY, mail text UNIQUE,
+	secret text, team int REFERENCES team ON DELETE CASCADE);
+	INSERT INTO team SELECT generate_series(1, 3); INSERT INTO person SELECT g, 'p' || g, 'secret ' || g, 1
+	FROM generate_series(1, 40) g`
 
 // TestWhatOthersChangedIsShownAndNotTouched: each kind of drift, and whether a person can force it.
 func TestWhatOthersChangedIsShownAndNotTouched(t *testing.T) {
@@ -23,22 +25,34 @@ func TestWhatOthersChangedIsShownAndNotTouched(t *testing.T) {
 		shows        []string
 		force        bool
 	}{
-		"a row that the step changed":         {"UPDATE person SET mail = 'x' WHERE id = 1", "UPDATE person SET mail = 'y' WHERE id = 1", []string{"1 row changed", `- id=1 mail="x"`, `+ id=1 mail="y"`}, true},
-		"a row that the step changed is gone": {"UPDATE person SET mail = 'x' WHERE id = 1", "DELETE FROM person WHERE id = 1", []string{`- id=1 mail="x"`}, true},
-		"changed, and changed back":           {"UPDATE person SET mail = 'x' WHERE id = 1", "UPDATE person SET mail = 'y' WHERE id = 1; UPDATE person SET mail = 'x' WHERE id = 1", []string{"1 row changed"}, true},
-		"a key that the step deleted":         {"DELETE FROM person WHERE id = 1", "INSERT INTO person VALUES (1, 'again', '', 1)", []string{`+ id=1 mail="again"`}, true},
-		"a row that the step inserted":        {"INSERT INTO person VALUES (50, 'x')", "UPDATE person SET mail = 'y' WHERE id = 50", []string{`+ id=50 mail="y"`}, true},
-		"many rows":                           {"UPDATE person SET secret = ''", "UPDATE person SET mail = mail || '!'", []string{"40 rows"}, true},
-		"another row has the unique value":    {"DELETE FROM person WHERE id = 1", "INSERT INTO person VALUES (60, 'p1', '', 1)", []string{"cannot be put back", "(mail)=(p1) already exists"}, false},
+		"a row that the step changed": {"UPDATE person SET mail = 'x' WHERE id = 1",
+			"UPDATE person SET mail = 'y' WHERE id = 1", []string{"1 row changed", `- id=1 mail="x"`, `+ id=1 mail="y"`}, true},
+		"a row that the step changed is gone": {"UPDATE person SET mail = 'x' WHERE id = 1",
+			"DELETE FROM person WHERE id = 1", []string{`- id=1 mail="x"`}, true},
+		"changed, and changed back": {"UPDATE person SET mail = 'x' WHERE id = 1",
+			"UPDATE person SET mail = 'y' WHERE id = 1; UPDATE person SET mail = 'x' WHERE id = 1", []string{"1 row changed"},
+			true},
+		"a key that the step deleted": {"DELETE FROM person WHERE id = 1",
+			"INSERT INTO person VALUES (1, 'again', '', 1)", []string{`+ id=1 mail="again"`}, true},
+		"a row that the step inserted": {"INSERT INTO person VALUES (50, 'x')",
+			"UPDATE person SET mail = 'y' WHERE id = 50", []string{`+ id=50 mail="y"`}, true},
+		"many rows": {"UPDATE person SET secret = ''", "UPDATE person SET mail = mail || '!'",
+			[]string{"40 rows"}, true},
+		"another row has the unique value": {"DELETE FROM person WHERE id = 1",
+			"INSERT INTO person VALUES (60, 'p1', '', 1)", []string{"cannot be put back", "(mail)=(p1) already exists"}, false},
 		"another row refers to an inserted one": {
-			"INSERT INTO team VALUES (9)", "INSERT INTO person VALUES (60, 'x', '', 9)", []string{"person_team_fkey", "id=60"}, false,
+			"INSERT INTO team VALUES (9)", "INSERT INTO person VALUES (60, 'x', '', 9)", []string{"person_team_fkey", "id=60"},
+			false,
 		},
 		"the row that a deleted one refers to is gone": {
 			"DELETE FROM person", "DELETE FROM team WHERE id = 1", []string{"person_team_fkey", "team"}, false,
 		},
-		"a column was added":   {"DELETE FROM person WHERE id = 1", "ALTER TABLE person ADD late int", []string{"table public.person was altered", "late integer"}, false},
-		"a column was dropped": {"DELETE FROM person WHERE id = 1", "ALTER TABLE person DROP mail", []string{"table public.person was altered"}, false},
-		"the table is gone":    {"DELETE FROM person WHERE id = 1", "DROP TABLE person", []string{"table public.person is gone"}, false},
+		"a column was added": {"DELETE FROM person WHERE id = 1", "ALTER TABLE person ADD late int",
+			[]string{"table public.person was altered", "late integer"}, false},
+		"a column was dropped": {"DELETE FROM person WHERE id = 1", "ALTER TABLE person DROP mail",
+			[]string{"table public.person was altered"}, false},
+		"the table is gone": {"DELETE FROM person WHERE id = 1", "DROP TABLE person",
+			[]string{"table public.person is gone"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,7 +84,8 @@ func TestWhatOthersChangedIsShownAndNotTouched(t *testing.T) {
 func TestTriggersDoNotRunAgainAndWhatOthersDidElsewhereStays(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people, `CREATE TABLE audit (n bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, what text);
-		CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit (what) VALUES (TG_OP); RETURN NULL; END $$;
+		CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit (what) VALUES (TG_OP);
+		RETURN NULL; END $$;
 		CREATE TRIGGER log AFTER INSERT OR UPDATE OR DELETE ON person FOR EACH ROW EXECUTE FUNCTION log()`)
 	s := d.exec("UPDATE person SET secret = '' WHERE id < 10")
 	s.apply()
@@ -88,8 +103,10 @@ func TestLaterStepsOnTheSameRowsAreUndoneFirst(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people)
 	before := d.dump()
-	first := d.exec("UPDATE person SET mail = 'a' WHERE id = 1; DELETE FROM team WHERE id = 3; INSERT INTO team VALUES (4), (5)")
-	second := d.exec("UPDATE person SET mail = 'b' WHERE id = 1; DELETE FROM team WHERE id IN (1, 4); INSERT INTO team VALUES (3)")
+	first := d.exec(
+		"UPDATE person SET mail = 'a' WHERE id = 1; DELETE FROM team WHERE id = 3; INSERT INTO team VALUES (4), (5)")
+	second := d.exec(
+		"UPDATE person SET mail = 'b' WHERE id = 1; DELETE FROM team WHERE id IN (1, 4); INSERT INTO team VALUES (3)")
 	first.apply()
 	second.apply()
 	first.undo(activities.Drifted)
@@ -102,7 +119,8 @@ func TestThePlanShowsRowsSideBySideAndMasksWhatIsSensitive(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people)
 	d.limit(postgres.Database{Sensitive: []string{"public.*.secret"}})
-	s := d.exec("UPDATE person SET secret = 'known', mail = mail || '!'", "DELETE FROM team WHERE id = 3", "INSERT INTO team VALUES (4)")
+	s := d.exec("UPDATE person SET secret = 'known', mail = mail || '!'", "DELETE FROM team WHERE id = 3",
+		"INSERT INTO team VALUES (4)")
 	c := s.plan()
 	require.Equal(t, "main: public.person: 40 rows changed; public.team: 1 row added, 1 removed", c.Summary)
 	require.Contains(t, c.Diff, "- id=1 mail=\"p1\" secret=***\n+ id=1 mail=\"p1!\" secret=***\n")
@@ -111,15 +129,19 @@ func TestThePlanShowsRowsSideBySideAndMasksWhatIsSensitive(t *testing.T) {
 	require.NotContains(t, c.Diff, "known")
 	require.Contains(t, c.Facts, "statements 1: UPDATE without WHERE")
 	require.Contains(t, c.Facts, "table public.person: 40 rows")
-	require.Equal(t, []activities.Count{{Of: "public.person", Changed: 40}, {Of: "public.team", Added: 1, Removed: 1}}, c.Counts)
-	require.Contains(t, c.Facts[len(c.Facts)-1], "public.person, public.team", "the first step says that it prepares tables")
-	for _, sql := range []string{"UPDATE person SET id = NULL WHERE id = 1", "UPDATE person SET team = secret::int WHERE id = 1"} {
+	require.Equal(t, []activities.Count{{Of: "public.person", Changed: 40}, {Of: "public.team", Added: 1, Removed: 1}},
+		c.Counts)
+	require.Contains(t, c.Facts[len(c.Facts)-1], "public.person, public.team",
+		"the first step says that it prepares tables")
+	for _, sql := range []string{"UPDATE person SET id = NULL WHERE id = 1",
+		"UPDATE person SET team = secret::int WHERE id = 1"} {
 		failing := d.exec(sql)
 		_, err := failing.action.Plan(t.Context(), failing.entry, failing.with)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "secret 1")
 	}
-	s.with.Checks = []activities.Check{{Query: &activities.QueryCheck{SQL: "SELECT upper(secret) FROM person WHERE id = 1", Expect: json.RawMessage(`"x"`)}}}
+	s.with.Checks = []activities.Check{
+		{Query: &activities.QueryCheck{SQL: "SELECT upper(secret) FROM person WHERE id = 1", Expect: json.RawMessage(`"x"`)}}}
 	_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
 	require.ErrorContains(t, err, `FROM person WHERE id = 1: it is ***, want "x"`)
 	s.with.Checks[0].Query.Expect = json.RawMessage(`"KNOWN"`)

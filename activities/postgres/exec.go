@@ -72,13 +72,15 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	change.Summary, change.Diff, change.Keys = p.Database+": "+summarize(did), diff, []string{"postgres:" + p.Database}
 	change.Digest = digestOf(p.Database, run, did)
 	if len(prepared) > 0 || !there {
-		change.Facts = append(change.Facts, "for the first step here, the schema unwind and the triggers \"!unwind ...\" are made, with a short lock on: "+
-			cmp.Or(strings.Join(prepared, ", "), "no table"))
+		change.Facts = append(change.Facts,
+			"for the first step here, the schema unwind and the triggers \"!unwind ...\" are made, with a short lock on: "+
+				cmp.Or(strings.Join(prepared, ", "), "no table"))
 	}
 	return change, nil
 }
 
-// rehearse performs the statements in the current transaction, and prepares in it the tables that are not yet.
+// rehearse performs the statements in the current transaction, and prepares in it the tables that
+// are not yet.
 func (c *connection) rehearse(n int64, run statement.Script) (*alteration.Change, []string, error) {
 	var prepared []string
 	for range alteration.Tries {
@@ -114,7 +116,8 @@ func (c *connection) rehearse(n int64, run statement.Script) (*alteration.Change
 const rehearsed = -1
 
 // beginRehearsal begins a transaction, and rehearses the statements in it.
-func (c *connection) beginRehearsal(run statement.Script, limits string) (hasJournal bool, did *alteration.Change, prepared []string, err error) {
+func (c *connection) beginRehearsal(run statement.Script, limits string) (hasJournal bool, did *alteration.Change,
+	prepared []string, err error) {
 	if err := c.Run("BEGIN"); err != nil {
 		return false, nil, nil, err
 	}
@@ -134,8 +137,9 @@ func (c *connection) beginRehearsal(run statement.Script, limits string) (hasJou
 	return there, did, prepared, err
 }
 
-// foresee runs the statements once in a transaction of its own, which it rolls back, and returns what they wrote: what differs when they run again
-// is volatile. Nothing is foreseen of a step that writes no rows for certain, or that declares its undo: its statements have run twice already.
+// foresee runs the statements once in a transaction of its own, which it rolls back, and returns
+// what they wrote: what differs when they run again is volatile. Nothing is foreseen of a step that
+// writes no rows for certain, or that declares its undo: its statements have run twice already.
 func (c *connection) foresee(run statement.Script, limits string) (written, error) {
 	if run.Undo != nil || !slices.ContainsFunc(run.Forward, func(s statement.Statement) bool {
 		_, words := statement.Split(s.SQL)
@@ -152,7 +156,8 @@ func (c *connection) foresee(run statement.Script, limits string) (written, erro
 }
 
 // Apply runs the statements in one transaction together with their record.
-func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	p, run, err := readExec(s)
 	if err != nil {
 		return activities.Result{}, err
@@ -173,10 +178,12 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Result{}, err
 	}
-	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Staged, statement.Scene{Connection: c.Connection, Result: result})
+	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Staged,
+		statement.Scene{Connection: c.Connection, Result: result})
 }
 
-func (c *connection) applyOnce(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest) (activities.Result, error) {
+func (c *connection) applyOnce(e activities.Entry, s activities.Step, run statement.Script,
+	want activities.Digest) (activities.Result, error) {
 	foreseen, err := c.foreseeApproved(e, run, want)
 	if err != nil {
 		return activities.Result{}, err
@@ -198,7 +205,8 @@ func (c *connection) applyOnce(e activities.Entry, s activities.Step, run statem
 }
 
 // foreseeApproved foresees what an approved step writes, unless it has acted.
-func (c *connection) foreseeApproved(e activities.Entry, run statement.Script, want activities.Digest) (written, error) {
+func (c *connection) foreseeApproved(e activities.Entry, run statement.Script, want activities.Digest) (written,
+	error) {
 	if want == "" {
 		return nil, nil
 	}
@@ -209,7 +217,8 @@ func (c *connection) foreseeApproved(e activities.Entry, run statement.Script, w
 }
 
 // try is one transaction.
-func (c *connection) try(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest, foreseen written) (activities.Result, error) {
+func (c *connection) try(e activities.Entry, s activities.Step, run statement.Script, want activities.Digest,
+	foreseen written) (activities.Result, error) {
 	var n int64
 	var created bool
 	err := c.waiting(e.Token, func() (err error) {
@@ -233,7 +242,8 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 		case r == nil: // it was rolled back since
 			return activities.Result{}, errors.New("another attempt was given up just now; it is tried again")
 		case r.State != applied:
-			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
+			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late",
+				e.Token, r.State)
 		}
 		return r.Result, c.checkUnsettled(e.Token)
 	}
@@ -256,8 +266,10 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 		}
 		p, _ := decode[execParams](s.With) // it was read before
 		if got := digestOf(p.Database, run, did); got != want {
-			return activities.Result{}, activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s",
-				summarize(did), got.Short(), want.Short())
+			return activities.Result{},
+				activities.Errorf(activities.StaleApproval,
+					"the change is not the one that was approved: now it is %s (%s), approved was %s",
+					summarize(did), got.Short(), want.Short())
 		}
 	}
 	byTable := map[string]any{}
@@ -271,7 +283,8 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 	if did.Rows == nil {
 		result.Outputs["rows"] = []any{}
 	}
-	if err := activities.RunChecks(c.Ctx, s.Checks, activities.Staged, activities.Staged, statement.Scene{Connection: c.Connection, Result: result}); err != nil {
+	if err := activities.RunChecks(c.Ctx, s.Checks, activities.Staged, activities.Staged,
+		statement.Scene{Connection: c.Connection, Result: result}); err != nil {
 		return activities.Result{}, err
 	}
 	return result, c.commit(e.Token, n, did, &result)
@@ -308,7 +321,8 @@ func (c *connection) commit(token string, n int64, did *alteration.Change, resul
 	if err := c.setMark(token); err != nil {
 		return err
 	}
-	if err := c.Run("UPDATE unwind.record SET result = $2, tables = $3, rows = $4, bytes = $5, alterations = $6 WHERE n = $1",
+	if err := c.Run(
+		"UPDATE unwind.record SET result = $2, tables = $3, rows = $4, bytes = $5, alterations = $6 WHERE n = $1",
 		n, string(raw), string(tables), did.Events, did.Bytes, string(alterations)); err != nil {
 		return err
 	}
@@ -324,8 +338,11 @@ func (c *connection) commit(token string, n int64, did *alteration.Change, resul
 func (c *connection) checkReplication() error {
 	err := c.Run("SET session_replication_role = origin")
 	if server.IsCode(err, "42501") {
-		return refused("database %s: the worker's role may not set session_replication_role, which an undo needs in order to put rows back without running triggers "+
-			"again; as a superuser: GRANT SET ON PARAMETER session_replication_role TO the role (PostgreSQL 15 or newer)", c.Name)
+		return refused(
+			"database %s: the worker's role may not set session_replication_role, which an undo needs in order to put rows "+
+				"back without running triggers "+
+				"again; as a superuser: GRANT SET ON PARAMETER session_replication_role TO the role (PostgreSQL 15 or newer)",
+			c.Name)
 	}
 	return err
 }
@@ -378,7 +395,8 @@ func summarize(did *alteration.Change) string {
 // weigh returns what a policy or a person decides by.
 func (c *connection) weigh(run statement.Script, did *alteration.Change) (activities.Change, error) {
 	change := activities.Change{
-		Strategy: activities.Transaction, Undo: execSpec.Undo, Risk: activities.Medium, Unchanged: did.Events == 0 && did.Alterations == nil,
+		Strategy: activities.Transaction, Undo: execSpec.Undo, Risk: activities.Medium, Unchanged: did.Events == 0 &&
+			did.Alterations == nil,
 		Counts: did.Counts(),
 	}
 	for _, a := range did.Alterations {
@@ -395,7 +413,8 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 			change.Risk = activities.High
 			change.Facts = append(change.Facts, fmt.Sprintf("%s: %s without WHERE", s.Where, found))
 		}
-		if slices.ContainsFunc(words[0], func(w string) bool { return slices.Contains([]string{"nextval", "setval"}, statement.Name(w)) }) {
+		if slices.ContainsFunc(words[0],
+			func(w string) bool { return slices.Contains([]string{"nextval", "setval"}, statement.Name(w)) }) {
 			change.Facts = append(change.Facts, s.Where+": it moves a sequence, which is not rolled back")
 		}
 	}
@@ -410,7 +429,9 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 		}
 		change.Facts = append(change.Facts, fact)
 		if t.Volatile != nil {
-			change.Facts = append(change.Facts, fmt.Sprintf("table %s: what is written to %s differs each time the statements run: an approval does not cover it", t.FullName(), strings.Join(t.Volatile, ", ")))
+			change.Facts = append(change.Facts,
+				fmt.Sprintf("table %s: what is written to %s differs each time the statements run: an approval does not cover it",
+					t.FullName(), strings.Join(t.Volatile, ", ")))
 		}
 		if most {
 			change.Risk = activities.High
@@ -418,7 +439,10 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 		}
 	}
 	for _, table := range did.Shifting {
-		change.Facts = append(change.Facts, fmt.Sprintf("table %s: the statements change other rows each time that they run: an approval will be stale; choose the rows by what is in them", table))
+		change.Facts = append(change.Facts,
+			fmt.Sprintf(
+				"table %s: the statements change other rows each time that they run: an approval will be stale; choose the "+
+					"rows by what is in them", table))
 	}
 	if did.Declared != nil {
 		did.Declared.Tell(&change)
@@ -426,12 +450,14 @@ func (c *connection) weigh(run statement.Script, did *alteration.Change) (activi
 	return change, nil
 }
 
-// takesMost reports whether most rows of a table go or change. It counts no more rows than that takes: the table may be huge.
+// takesMost reports whether most rows of a table go or change. It counts no more rows than that
+// takes: the table may be huge.
 func (c *connection) takesMost(t *capture.Table) (bool, error) {
 	touched, left := t.Went+t.Changed, int64(0)
 	if !activities.MostOf(touched, touched) {
 		return false, nil
 	}
-	err := c.Scan(fmt.Sprintf("SELECT count(*) FROM (SELECT FROM ONLY %s LIMIT %d) s", t.Quoted(), t.Came+2*touched), nil, &left)
+	err := c.Scan(fmt.Sprintf("SELECT count(*) FROM (SELECT FROM ONLY %s LIMIT %d) s", t.Quoted(), t.Came+2*touched), nil,
+		&left)
 	return activities.MostOf(touched, left-t.Came+t.Went), err
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// A database that was restored from a checkpoint is another one for its server, and goes on with the journal of the one that it replaces:
-// unwind.former has the ids of those. A row counts only in the database that it was written for, and not in a copy of it.
-const formerSchema = `CREATE TABLE IF NOT EXISTS unwind.former (id text NOT NULL, now text NOT NULL, PRIMARY KEY (id, now));`
+// A database that was restored from a checkpoint is another one for its server, and goes on with
+// the journal of the one that it replaces: unwind.former has the ids of those. A row counts only in
+// the database that it was written for, and not in a copy of it.
+const formerSchema = `CREATE TABLE IF NOT EXISTS unwind.former (id text NOT NULL, now text NOT NULL, PRIMARY KEY (id,
+	now));`
 
 // continues reports whether the database has taken the place of the one with this id.
 func (c *connection) continues(id string) (does bool, err error) {
@@ -25,8 +27,9 @@ func (c *connection) continues(id string) (does bool, err error) {
 	return does, c.Scan("SELECT EXISTS (SELECT FROM unwind.former WHERE id = $1 AND now = $2)", []any{id, c.ID}, &does)
 }
 
-// takeOver makes the restored database go on with the journal of the one that it replaces, c: the records are copied as they are now, since
-// what they say of the time after the checkpoint has happened, and they learn by which numbers the server knows tables and rows here.
+// takeOver makes the restored database go on with the journal of the one that it replaces, c: the
+// records are copied as they are now, since what they say of the time after the checkpoint has
+// happened, and they learn by which numbers the server knows tables and rows here.
 func (c *connection) takeOver(restored *connection) error {
 	there, err := c.hasJournal()
 	if err != nil {
@@ -41,7 +44,8 @@ func (c *connection) takeOver(restored *connection) error {
 				return err
 			}
 		}
-		if err := restored.Run("INSERT INTO unwind.former VALUES ($1, $2) ON CONFLICT DO NOTHING", c.ID, restored.ID); err != nil {
+		if err := restored.Run("INSERT INTO unwind.former VALUES ($1, $2) ON CONFLICT DO NOTHING", c.ID,
+			restored.ID); err != nil {
 			return err
 		}
 		if err := restored.renumber(func(t *capture.Table) (uint32, error) {
@@ -68,7 +72,9 @@ func (c *connection) copyJournal(to *connection) error {
 	for _, each := range [][2]string{
 		{"SELECT " + columns + " FROM unwind.record", "unwind.record (" + columns + ")"},
 		// A change of the row's own transaction has no version: the number of that is lost with the copy.
-		{"SELECT " + change + "coalesce(version, array_fill(xmin, ARRAY[cardinality(coalesce(old, new))])) FROM unwind.change", "unwind.change (" + change + "version)"},
+		{"SELECT " + change +
+			"coalesce(version, array_fill(xmin, ARRAY[cardinality(coalesce(old, new))])) FROM unwind.change",
+			"unwind.change (" + change + "version)"},
 	} {
 		if err := c.copyRows(to, each[0], each[1]); err != nil {
 			return err
@@ -77,12 +83,15 @@ func (c *connection) copyJournal(to *connection) error {
 	var formers bool
 	err := c.Scan("SELECT to_regclass('unwind.former') IS NOT NULL", nil, &formers)
 	if err == nil && formers {
-		err = c.copyRows(to, fmt.Sprintf("SELECT id, '%s' FROM unwind.former WHERE now = '%s'", to.ID, c.ID), "unwind.former (id, now)")
+		err = c.copyRows(to, fmt.Sprintf("SELECT id, '%s' FROM unwind.former WHERE now = '%s'", to.ID, c.ID),
+			"unwind.former (id, now)")
 	}
 	if err != nil {
 		return err
 	}
-	return to.Run("SELECT setval(pg_get_serial_sequence('unwind.record', 'n'), (SELECT coalesce(max(n), 0) + 1 FROM unwind.record), false)")
+	return to.Run(
+		"SELECT setval(pg_get_serial_sequence('unwind.record', 'n'), (SELECT coalesce(max(n), 0) + 1 FROM " +
+			"unwind.record), false)")
 }
 
 func (c *connection) copyRows(to *connection, query, into string) error {
@@ -101,11 +110,13 @@ func (c *connection) copyRows(to *connection, query, into string) error {
 	return to.Explain(err)
 }
 
-// renumber gives the records that an undo may still need the numbers that tables have now, by find, which returns 0 for a table that keeps its
-// number or is not there, and the versions of their rows. A row that is not as the step left it, and a table that is not there, is found to be
-// drift by the undo.
+// renumber gives the records that an undo may still need the numbers that tables have now, by find,
+// which returns 0 for a table that keeps its number or is not there, and the versions of their
+// rows. A row that is not as the step left it, and a table that is not there, is found to be drift
+// by the undo.
 func (c *connection) renumber(find func(*capture.Table) (uint32, error)) error {
-	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[numbered], `SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
+	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[numbered],
+		`SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
 		WHERE state IN ($1, $2) AND tables IS NOT NULL`, applied, undoing)
 	if err != nil {
 		return err
@@ -142,7 +153,8 @@ func (c *connection) renumber(find func(*capture.Table) (uint32, error)) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Run(`UPDATE unwind.change c SET relid = m.new FROM unnest($2::oid[], $3::oid[]) m(old, new) WHERE record = $1 AND relid = m.old`, r.N, was, is); err != nil {
+		if err := c.Run(`UPDATE unwind.change c SET relid = m.new FROM unnest($2::oid[], $3::oid[]) m(old, new)
+			WHERE record = $1 AND relid = m.old`, r.N, was, is); err != nil {
 			return err
 		}
 		r.Tables = string(raw)
@@ -151,7 +163,8 @@ func (c *connection) renumber(find func(*capture.Table) (uint32, error)) error {
 		}
 		for _, t := range there {
 			if err := c.Canonically(func() error {
-				return capture.PassVersions(c.Connection, "SELECT (q.*)::text, q.xmin FROM ONLY "+t.Quoted()+" q", "r.n = $1 AND c.relid = $2", r.N, t.OID)
+				return capture.PassVersions(c.Connection, "SELECT (q.*)::text, q.xmin FROM ONLY "+t.Quoted()+" q",
+					"r.n = $1 AND c.relid = $2", r.N, t.OID)
 			}); err != nil {
 				return err
 			}
@@ -166,13 +179,15 @@ type numbered struct {
 	Alterations, Result, Tables string
 }
 
-// checkSeal reads the result of a record, and reports whether the record is as its step has sealed it.
+// checkSeal reads the result of a record, and reports whether the record is as its step has sealed
+// it.
 func (c *connection) checkSeal(r numbered) (kept sealedResult, whole bool, err error) {
 	if json.Unmarshal([]byte(r.Result), &kept) != nil || kept.Seal == nil {
 		return kept, false, nil //nolint:nilerr // its undo says that it is damaged
 	}
 	changes, err := c.digestChanges(r.N)
-	return kept, kept.Seal.Changes == changes && kept.Seal.Content == digestContent(r.N, r.Rows, r.Tables, r.Alterations), err
+	return kept, kept.Seal.Changes == changes &&
+		kept.Seal.Content == digestContent(r.N, r.Rows, r.Tables, r.Alterations), err
 }
 
 // sealAgain writes the tables of a record, and its result with a seal over them.

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// grammar is a part of the server's grammar, as its help writes it: a word, or parts of which all, one, or at most one are written.
+// grammar is a part of the server's grammar, as its help writes it: a word, or parts of which all,
+// one, or at most one are written.
 type grammar struct {
 	word  string
 	kind  byte // 0 a word, '&' all of the parts, '|' one of them, '?' them or nothing
@@ -24,7 +25,8 @@ var (
 	ofDefinition = regexp.MustCompile(`^(?:where |and )?([a-z_]+) .*(is|are|be|of):$`)
 )
 
-// readForms reads the help of psql on all commands. It returns each way to write each command that differs from the shortest one in one choice.
+// readForms reads the help of psql on all commands. It returns each way to write each command that
+// differs from the shortest one in one choice.
 func readForms(help string) (all []form) {
 	for _, section := range strings.Split(help, "Command: ")[1:] {
 		name, rest, _ := strings.Cut(section, "\n")
@@ -133,7 +135,8 @@ func closed(one, last grammar) grammar {
 	return one
 }
 
-// write returns the shortest text first, and then one for each choice that is another one. Within is what the text is of.
+// write returns the shortest text first, and then one for each choice that is another one. Within
+// is what the text is of.
 func (g grammar) write(rules map[string]grammar, within []string) []string {
 	switch g.kind {
 	case '?':

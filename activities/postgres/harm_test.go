@@ -23,9 +23,10 @@ type harmed struct {
 	harm   string // :A and :B are the tokens
 }
 
-// TestHarmToEachDocument: two steps have acted. Each part of what the journal has of the first one is deleted, cut, replaced by that of the other
-// one, or put back to what it was before. Whatever the history knows, the undo is right or says that the record is damaged; then nothing is
-// touched or released, and once the record is whole, the undo is right.
+// TestHarmToEachDocument: two steps have acted. Each part of what the journal has of the first one
+// is deleted, cut, replaced by that of the other one, or put back to what it was before. Whatever
+// the history knows, the undo is right or says that the record is damaged; then nothing is touched
+// or released, and once the record is whole, the undo is right.
 func TestHarmToEachDocument(t *testing.T) {
 	t.Parallel()
 	swap := func(columns ...string) string {
@@ -33,15 +34,18 @@ func TestHarmToEachDocument(t *testing.T) {
 		for _, column := range columns {
 			sets = append(sets, fmt.Sprintf("%[1]s = b.%[1]s", column))
 		}
-		return "UPDATE unwind.record a SET " + strings.Join(sets, ", ") + " FROM unwind.record b WHERE a.token = ':A' AND b.token = ':B'"
+		return "UPDATE unwind.record a SET " + strings.Join(sets, ", ") +
+			" FROM unwind.record b WHERE a.token = ':A' AND b.token = ':B'"
 	}
 	set := func(what string) string { return "UPDATE unwind.record SET " + what + " WHERE token = ':A'" }
 	all := []harmed{
 		{name: "row deleted", harm: "DELETE FROM unwind.record WHERE token = ':A'"},
 		{name: "tables and result deleted", harm: set("tables = NULL, result = NULL")},
 		{name: "tables, result and alterations deleted", harm: set("tables = NULL, result = NULL, alterations = NULL")},
-		{name: "all but the state another's", harm: swap("entry", "result", "tables", "alterations", "rows", "outcome"), other: "DELETE FROM team WHERE id = 3"},
-		{name: "all that it changed another's", harm: swap("result", "tables", "alterations", "rows"), other: "DELETE FROM team WHERE id = 3"},
+		{name: "all but the state another's", harm: swap("entry", "result", "tables", "alterations", "rows", "outcome"),
+			other: "DELETE FROM team WHERE id = 3"},
+		{name: "all that it changed another's", harm: swap("result", "tables", "alterations", "rows"),
+			other: "DELETE FROM team WHERE id = 3"},
 		{name: "seal deleted", harm: set("result = (result::jsonb - 'seal')::text")},
 		{name: "rows changed", harm: set("rows = rows + 1")},
 		{name: "state released", harm: set("state = 'released'")},
@@ -49,32 +53,42 @@ func TestHarmToEachDocument(t *testing.T) {
 		{name: "state undoing", harm: set("state = 'undoing'")},
 		{name: "state cut", harm: set("state = 'appl'")},
 		{name: "changes deleted", harm: "DELETE FROM unwind.change WHERE record = 1"},
-		{name: "change deleted", harm: "UPDATE unwind.change SET old = old[2:], new = new[2:], version = ARRAY[xmin] WHERE record = 1"},
-		{name: "changes another's", harm: "UPDATE unwind.change SET record = CASE record WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE record END, version = ARRAY[xmin, xmin]"},
-		{name: "content of changes cut", harm: "UPDATE unwind.change SET old[1] = '(1,p1,,1)', version = ARRAY[xmin, xmin] WHERE record = 1"},
+		{name: "change deleted",
+			harm: "UPDATE unwind.change SET old = old[2:], new = new[2:], version = ARRAY[xmin] WHERE record = 1"},
+		{name: "changes another's",
+			harm: "UPDATE unwind.change SET record = CASE record WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE record END, version = " +
+				"ARRAY[xmin, xmin]"},
+		{name: "content of changes cut",
+			harm: "UPDATE unwind.change SET old[1] = '(1,p1,,1)', version = ARRAY[xmin, xmin] WHERE record = 1"},
 		{name: "mark deleted", harm: "DELETE FROM unwind.change WHERE new = ARRAY[':A']"},
 		{name: "row deleted after the undo", undone: true, harm: "DELETE FROM unwind.record WHERE token = ':A'"},
 		{name: "outcome deleted", undone: true, harm: set("outcome = NULL")},
 		{name: "outcome cut", undone: true, harm: set("outcome = left(outcome, 9)")},
 		{name: "owner of the outcome deleted", undone: true, harm: set("outcome = (outcome::jsonb - 'token')::text")},
 		{name: "outcome another's", undone: true, harm: swap("outcome")},
-		{name: "row another's after the undo", undone: true, harm: swap("entry", "result", "tables", "alterations", "rows", "outcome", "state")},
+		{name: "row another's after the undo", undone: true,
+			harm: swap("entry", "result", "tables", "alterations", "rows", "outcome", "state")},
 		{name: "state of before the undo", undone: true, harm: set("state = 'applied'")},
-		{name: "row of before the undo", undone: true, harm: set("state = 'applied', outcome = NULL, begun = NULL, ended = NULL")},
+		{name: "row of before the undo", undone: true,
+			harm: set("state = 'applied', outcome = NULL, begun = NULL, ended = NULL")},
 		{
 			name: "a table that was dropped is another's", first: "DROP TABLE spare", other: "DROP TABLE team CASCADE",
-			harm: "ALTER SCHEMA unwind_1_1 RENAME TO aside; ALTER SCHEMA unwind_2_1 RENAME TO unwind_1_1; ALTER SCHEMA aside RENAME TO unwind_2_1",
+			harm: "ALTER SCHEMA unwind_1_1 RENAME TO aside; ALTER SCHEMA unwind_2_1 RENAME TO unwind_1_1; ALTER SCHEMA " +
+				"aside RENAME TO unwind_2_1",
 		},
 		{name: "a table that was dropped is gone", first: "DROP TABLE spare", harm: "DROP SCHEMA unwind_1_1 CASCADE"},
 		{
 			name: "rows of a table that was truncated are gone", first: "TRUNCATE spare",
-			harm: "DO $$ BEGIN EXECUTE (SELECT format('DELETE FROM unwind_1_1.%I WHERE a = 2', relname) FROM pg_class WHERE relnamespace = 'unwind_1_1'::regnamespace AND relkind = 'r'); END $$",
+			harm: "DO $$ BEGIN EXECUTE (SELECT format('DELETE FROM unwind_1_1.%I WHERE a = 2', relname) FROM pg_class WHERE " +
+				"relnamespace = 'unwind_1_1'::regnamespace AND relkind = 'r'); END $$",
 		},
 		{name: "alterations deleted", first: "ALTER TABLE spare ADD b int", harm: set("alterations = NULL")},
 		{name: "alterations none", first: "ALTER TABLE spare ADD b int", harm: set("alterations = 'null'")},
 		{name: "alterations another's", first: "ALTER TABLE spare ADD b int", harm: swap("alterations")},
-		{name: "alterations other ones", first: "ALTER TABLE spare ADD b int", other: "ALTER TABLE team ADD b int", harm: swap("alterations")},
-		{name: "all that it altered another's", first: "ALTER TABLE spare ADD b int", other: "ALTER TABLE team ADD b int", harm: swap("result", "tables", "alterations", "rows")},
+		{name: "alterations other ones", first: "ALTER TABLE spare ADD b int", other: "ALTER TABLE team ADD b int",
+			harm: swap("alterations")},
+		{name: "all that it altered another's", first: "ALTER TABLE spare ADD b int", other: "ALTER TABLE team ADD b int",
+			harm: swap("result", "tables", "alterations", "rows")},
 	}
 	for _, column := range []string{"entry", "result", "tables", "alterations"} {
 		all = append(
@@ -117,7 +131,8 @@ func (h harmed) test(t *testing.T, decision activities.Decision) {
 	}
 	left := d.wholeDump()
 	d.run(`CREATE TABLE unwind.saved_record AS TABLE unwind.record;
-		CREATE TABLE unwind.saved_change AS SELECT n, record, relid, old, new, coalesce(version, array_fill(xmin, ARRAY[2])) AS version FROM unwind.change`)
+		CREATE TABLE unwind.saved_change AS SELECT n, record, relid, old, new, coalesce(version, array_fill(xmin,
+		ARRAY[2])) AS version FROM unwind.change`)
 	d.run(strings.NewReplacer(":A", s.entry.Token, ":B", other.entry.Token).Replace(h.harm))
 
 	u, err := s.action.Undo(t.Context(), s.entry, decision)
@@ -147,7 +162,8 @@ func (h harmed) test(t *testing.T, decision activities.Decision) {
 	require.Equal(t, before, d.wholeDump())
 }
 
-// What says who needs a record is deleted, cut or another's, one at a time: the record is not released.
+// What says who needs a record is deleted, cut or another's, one at a time: the record is not
+// released.
 func TestHarmToHolders(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people+spares)
@@ -159,7 +175,8 @@ func TestHarmToHolders(t *testing.T) {
 		"UPDATE unwind.change SET old = NULL WHERE new = ARRAY[':A']",
 		"DELETE FROM unwind.change WHERE new = ARRAY[':A']",
 	} {
-		s, other := d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 10+i)), d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 100+i))
+		s, other := d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 10+i)),
+			d.exec(fmt.Sprintf("INSERT INTO spare VALUES (%d)", 100+i))
 		s.apply()
 		other.apply()
 		holder := activities.Owner{Workflow: "rollback", Run: "run"}

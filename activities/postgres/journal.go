@@ -16,12 +16,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
-// Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours in a database is in the schema
-// unwind, and triggers "!unwind ..." on each table that a step has changed; what steps have dropped or truncated is in schemas unwind_RECORD_NUMBER until
-// the record is released. DROP SCHEMA unwind CASCADE takes all but those away.
+// Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours
+// in a database is in the schema unwind, and triggers "!unwind ..." on each table that a step has
+// changed; what steps have dropped or truncated is in schemas unwind_RECORD_NUMBER until the record
+// is released. DROP SCHEMA unwind CASCADE takes all but those away.
 //
-// A row of unwind.change is of many rows that one statement has changed: old and new are what these were and are, at the same places, or NULL where there
-// was or is none; versions are those of its own row unless it has others; moved, until the step commits, whether a row may have another key than before.
+// A row of unwind.change is of many rows that one statement has changed: old and new are what these
+// were and are, at the same places, or NULL where there was or is none; versions are those of its
+// own row unless it has others; moved, until the step commits, whether a row may have another key
+// than before.
 const Schema = `CREATE SCHEMA IF NOT EXISTS unwind;
 CREATE TABLE IF NOT EXISTS unwind.record (
 	n bigint GENERATED ALWAYS AS IDENTITY,
@@ -57,7 +60,8 @@ ALTER TABLE unwind.change REPLICA IDENTITY FULL; -- for a publication of all tab
 ALTER TABLE unwind.change ALTER old SET STORAGE EXTERNAL, ALTER new SET STORAGE EXTERNAL;
 CREATE INDEX IF NOT EXISTS change_record ON unwind.change (record, relid);
 CREATE OR REPLACE VIEW unwind.event AS SELECT record, relid, n, place, old, new, coalesce(version, own) AS version
-	FROM (SELECT record, relid, n, xmin AS own, generate_subscripts(coalesce(old, new), 1) AS place, unnest(old) AS old, unnest(new) AS new, unnest(version) AS version
+	FROM (SELECT record, relid, n, xmin AS own, generate_subscripts(coalesce(old, new), 1) AS place,
+			unnest(old) AS old, unnest(new) AS new, unnest(version) AS version
 		FROM unwind.change) s;`
 
 // The states of a record. The row of a token is never deleted: it is the fence.
@@ -105,13 +109,16 @@ func (c *connection) makeJournal() error {
 		return err
 	}
 	if err := c.Run(Schema); err != nil {
-		return fmt.Errorf("the schema unwind, in which undo records are kept, cannot be made; grant CREATE on the database to the worker's role: %w", err)
+		return fmt.Errorf(
+			"the schema unwind, in which undo records are kept, cannot be made; grant CREATE on the database to the "+
+				"worker's role: %w", err)
 	}
 	return nil
 }
 
-// insertRecord inserts the record of a token, unless there is one. It is DamagedRecord if there has been one, of a step that has acted. It
-// waits for another transaction that has inserted one, and ends that where it does nothing.
+// insertRecord inserts the record of a token, unless there is one. It is DamagedRecord if there has
+// been one, of a step that has acted. It waits for another transaction that has inserted one, and
+// ends that where it does nothing.
 func (c *connection) insertRecord(e activities.Entry, state string) (n int64, created bool, err error) {
 	entry, err := json.Marshal(e)
 	if err != nil {
@@ -122,7 +129,8 @@ func (c *connection) insertRecord(e activities.Entry, state string) (n int64, cr
 		return 0, false, err
 	}
 	err = c.QueryRow(c.Ctx, `INSERT INTO unwind.record (token, state, entry, owner, since) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (token) DO NOTHING RETURNING n`, e.Token, state, string(entry), string(owner), timestamp(time.Now())).Scan(&n)
+		ON CONFLICT (token) DO NOTHING
+		RETURNING n`, e.Token, state, string(entry), string(owner), timestamp(time.Now())).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -132,16 +140,19 @@ func (c *connection) insertRecord(e activities.Entry, state string) (n int64, cr
 	return n, true, c.checkUnmarked(e.Token)
 }
 
-// readRecord reads the record of a token; nil if there is none. With lock, it stays locked until the transaction ends.
+// readRecord reads the record of a token; nil if there is none. With lock, it stays locked until
+// the transaction ends.
 func (c *connection) readRecord(token string, lock bool) (*record, error) {
-	sql := "SELECT n, state, entry, result, tables, alterations, rows, outcome, holders, forgotten FROM unwind.record WHERE token = $1"
+	sql := "SELECT n, state, entry, result, tables, alterations, rows, outcome, holders, forgotten FROM unwind.record " +
+		"WHERE token = $1"
 	if lock {
 		sql += " FOR UPDATE"
 	}
 	var r record
 	var entry string
 	var result, tables, alterations, outcome, holders *string
-	err := c.QueryRow(c.Ctx, sql, token).Scan(&r.N, &r.State, &entry, &result, &tables, &alterations, &r.Rows, &outcome, &holders, &r.Forgotten)
+	err := c.QueryRow(c.Ctx, sql, token).Scan(&r.N, &r.State, &entry, &result, &tables, &alterations, &r.Rows, &outcome,
+		&holders, &r.Forgotten)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // documented
 	}
@@ -154,7 +165,8 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 	for _, part := range []struct {
 		text *string
 		to   any
-	}{{&entry, &e}, {result, &sealed}, {tables, &r.Tables}, {alterations, &r.Alterations}, {outcome, &kept}, {holders, &r.Holders}} {
+	}{{&entry, &e}, {result, &sealed}, {tables, &r.Tables}, {alterations, &r.Alterations}, {outcome, &kept}, {holders,
+		&r.Holders}} {
 		if part.text == nil {
 			continue
 		}
@@ -178,12 +190,14 @@ func (c *connection) readRecord(token string, lock bool) (*record, error) {
 }
 
 func (c *connection) damagedRow(token, what string) error {
-	return activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is damaged (was it put back to an earlier state?): %s; nothing was touched; "+
-		"bring the row back, or decide what becomes of the step", c.Name, token, what)
+	return activities.Errorf(activities.DamagedRecord,
+		"database %s: the row of token %s in unwind.record is damaged (was it put back to an earlier state?): %s; "+
+			"nothing was touched; "+
+			"bring the row back, or decide what becomes of the step", c.Name, token, what)
 }
 
-// fence makes sure that no forward of a token acts any more, and that the token has a record in the state given or a later one. It ends
-// the forward's transaction, wherever it is.
+// fence makes sure that no forward of a token acts any more, and that the token has a record in the
+// state given or a later one. It ends the forward's transaction, wherever it is.
 func (c *connection) fence(e activities.Entry, state string) error {
 	return c.waiting(e.Token, func() error {
 		if err := c.EndForward(e.Token); err != nil {
@@ -194,18 +208,21 @@ func (c *connection) fence(e activities.Entry, state string) error {
 			if err != nil || created {
 				return err
 			}
-			// The state may be all that tells that the step has acted: then a result without tables tells it from now on.
-			return c.Run("UPDATE unwind.record SET state = $2, begun = $4, result = CASE WHEN tables IS NULL THEN coalesce(result, '{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
+			// The state may be all that tells that the step has acted: then a result without tables tells it
+			// from now on.
+			return c.Run(
+				"UPDATE unwind.record SET state = $2, begun = $4, result = CASE WHEN tables IS NULL THEN coalesce(result, "+
+					"'{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
 		})
 	})
 }
 
-// stuck is how long a transaction that does nothing may hold a record that another call needs. A running worker pauses for
-// milliseconds; one that was stopped, for ever.
+// stuck is how long a transaction that does nothing may hold a record that another call needs. A
+// running worker pauses for milliseconds; one that was stopped, for ever.
 const stuck = 2 * time.Second
 
-// waiting runs do again for as long as it meets a lock that another call of the token holds, and ends calls that hold one and do nothing:
-// their worker was stopped.
+// waiting runs do again for as long as it meets a lock that another call of the token holds, and
+// ends calls that hold one and do nothing: their worker was stopped.
 func (c *connection) waiting(token string, do func() error) error {
 	if err := c.Run("SET lock_timeout = '300ms'"); err != nil {
 		return err
@@ -220,7 +237,8 @@ func (c *connection) waiting(token string, do func() error) error {
 		}
 		if err := c.Run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE application_name LIKE 'unwind % ' || $1::text AND pid <> pg_backend_pid()
-			AND state LIKE 'idle in transaction%' AND now() - state_change > make_interval(secs => $2)`, token, stuck.Seconds()); err != nil {
+			AND state LIKE 'idle in transaction%'
+			AND now() - state_change > make_interval(secs => $2)`, token, stuck.Seconds()); err != nil {
 			return err
 		}
 		if c.Ctx.Err() != nil {

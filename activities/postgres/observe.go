@@ -39,7 +39,8 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	case r.State == undone && r.Outcome.Outcome.Clean():
 		return activities.Observation{State: activities.AsBefore, Detail: r.Outcome.Observed}, nil
 	case r.State == undone, r.State == released, r.Forgotten:
-		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "what the step changed is no longer known: it was released"}, nil
 	}
 	if err := c.Run("BEGIN READ ONLY"); err != nil {
 		return activities.Observation{}, err
@@ -55,9 +56,11 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 		return activities.Observation{}, err
 	}
 	if strayed != nil {
-		return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift}, nil
+		return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift},
+			nil
 	}
-	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(r.Rows, "row") + " changed by the step, and nothing since"}, nil
+	return activities.Observation{State: activities.AsLeft,
+		Detail: activities.CountOf(r.Rows, "row") + " changed by the step, and nothing since"}, nil
 }
 
 // Release drops the rows as they were. The record's row stays: no later forward or undo acts.
@@ -83,7 +86,8 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 				return activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
 			}
 			if len(r.Holders) > 0 && r.State == applied {
-				return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token, r.Holders[0].Workflow)
+				return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token,
+					r.Holders[0].Workflow)
 			}
 			state := r.State
 			if state == applied {
@@ -98,7 +102,9 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 			if err := alteration.DropHeld(c.Connection, r.N); err != nil {
 				return err
 			}
-			return c.Run("UPDATE unwind.record SET state = $2, rows = 0, bytes = 0, tables = NULL, alterations = NULL, result = NULL, released = coalesce(released, $3) WHERE n = $1",
+			return c.Run(
+				"UPDATE unwind.record SET state = $2, rows = 0, bytes = 0, tables = NULL, alterations = NULL, result = NULL, "+
+					"released = coalesce(released, $3) WHERE n = $1",
 				r.N, state, timestamp(time.Now()))
 		})
 	})

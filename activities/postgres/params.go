@@ -31,14 +31,17 @@ type queryParams struct {
 	Limit    int    `json:"limit,omitempty"  jsonschema:"the most rows that it may return; more are refused; defaults to 100"`
 }
 
-const triggersDoNotRun = "Puts the rows back as they were, in one transaction and without running triggers: also those that triggers and cascades " +
-	"changed. Tables that were dropped come back from where they were moved, and what was made is dropped. Sequences are not rolled back. " +
+const triggersDoNotRun = "Puts the rows back as they were, in one transaction and without running triggers: also " +
+	"those that triggers and cascades " +
+	"changed. Tables that were dropped come back from where they were moved, and what was made is dropped. Sequences " +
+	"are not rolled back. " +
 	"A step that declares its undo is taken back by those statements, unless others have changed what they touch."
 
 var (
 	execSpec = activities.Spec{
-		Name: "postgres.exec", Summary: "Changes rows and the schema of a PostgreSQL database by SQL statements in one transaction.",
-		Params: activities.ParamsSchema[execParams](), UndoParams: []string{"database"},
+		Name:    "postgres.exec",
+		Summary: "Changes rows and the schema of a PostgreSQL database by SQL statements in one transaction.",
+		Params:  activities.ParamsSchema[execParams](), UndoParams: []string{"database"},
 		Outputs: map[string]string{
 			"changes": "how many rows the statements inserted, updated or deleted, without those of triggers and foreign keys",
 			"rows":    "what the last statement returned (RETURNING, SELECT), as objects, at most 100",
@@ -51,21 +54,25 @@ var (
 		Name: "postgres.query", Summary: "Reads rows of a PostgreSQL database in a read-only transaction.",
 		Params: activities.ParamsSchema[queryParams](), UndoParams: []string{"database"},
 		Outputs: map[string]string{
-			"rows": "the rows, as objects", "count": "how many rows there are", "value": "the first column of the first row; null if there is none",
+			"rows": "the rows, as objects", "count": "how many rows there are",
+			"value": "the first column of the first row; null if there is none",
 		},
-		Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, ReadOnly: true, Preflights: true, Risk: activities.Low,
+		Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, ReadOnly: true, Preflights: true,
+		Risk:     activities.Low,
 		Strategy: activities.NoUndo, Undo: "It changes nothing.", Redo: "The query runs again.",
 	}
 )
 
-// script returns the statements to run, each with the place where it stands, and refuses those that cannot be undone.
+// script returns the statements to run, each with the place where it stands, and refuses those that
+// cannot be undone.
 func (p execParams) script() (statement.Script, error) {
 	given := p.Statements
 	switch {
 	case p.SQL != "" && given != nil:
 		return statement.Script{}, activities.Errorf(activities.Refused, "sql, statements: give one of the two")
 	case p.SQL == "" && p.Params != nil:
-		return statement.Script{}, activities.Errorf(activities.Refused, "params: they belong to sql; give each of statements its own params")
+		return statement.Script{}, activities.Errorf(activities.Refused,
+			"params: they belong to sql; give each of statements its own params")
 	case p.SQL != "":
 		given = []statement.Statement{{SQL: p.SQL, Params: p.Params, Where: "sql"}}
 	}
@@ -85,7 +92,8 @@ func (p execParams) script() (statement.Script, error) {
 		err = activities.Errorf(activities.Refused, "undo: give the statements that take the step back, or leave it out")
 	}
 	if p.Checkpoint && p.Undo == nil {
-		err = activities.Errorf(activities.Refused, "checkpoint: it belongs to undo; without that, a step is undone row by row")
+		err = activities.Errorf(activities.Refused,
+			"checkpoint: it belongs to undo; without that, a step is undone row by row")
 	}
 	return statement.Script{Forward: forward, Undo: undo, Checkpoint: p.Checkpoint}, err
 }

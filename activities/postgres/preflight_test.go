@@ -19,7 +19,8 @@ func (s *step) preflight(later ...string) error {
 	return p.Preflight(s.t.Context(), activities.Outlook{Step: s.with, Later: later})
 }
 
-// TestPreflightFindsWhatIsCertainToBeRefused: without running a statement, and without leaving anything.
+// TestPreflightFindsWhatIsCertainToBeRefused: without running a statement, and without leaving
+// anything.
 func TestPreflightFindsWhatIsCertainToBeRefused(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people)
@@ -28,10 +29,12 @@ func TestPreflightFindsWhatIsCertainToBeRefused(t *testing.T) {
 	before := d.dump()
 	const current = "postgres:main"
 	for sql, want := range map[string]struct{ text, current string }{
-		"DELETE FROM person WHERE":                                {"syntax error at end of input", ""},
-		"DELETE FROM nowhere":                                     {`relation "nowhere" does not exist`, current},
-		"UPDATE person SET nothing = 1":                           {`column "nothing" of relation "person" does not exist`, current},
-		"UPDATE person SET id = no_such_function(1)":              {"function no_such_function(integer) does not exist", current},
+		"DELETE FROM person WHERE": {"syntax error at end of input", ""},
+		"DELETE FROM nowhere":      {`relation "nowhere" does not exist`, current},
+		"UPDATE person SET nothing = 1": {`column "nothing" of relation "person" does not exist`,
+			current},
+		"UPDATE person SET id = no_such_function(1)": {"function no_such_function(integer) does not exist",
+			current},
 		"DELETE FROM theirs":                                      {"permission denied for table theirs", current},
 		"DELETE FROM team":                                        {"public.team: this worker's config denies it", ""},
 		"ALTER SYSTEM SET work_mem = 1":                           {"ALTER SYSTEM is not allowed", ""},
@@ -46,7 +49,9 @@ func TestPreflightFindsWhatIsCertainToBeRefused(t *testing.T) {
 		require.Contains(t, refused.Message, want.text, sql)
 		require.Equal(t, want.current, refused.Current, sql)
 	}
-	for _, fine := range []string{"DELETE FROM person", "INSERT INTO person VALUES (1, 'p1') ON CONFLICT DO NOTHING", "DO $$ BEGIN DELETE FROM person; END $$", "SELECT 1 / 0 FROM person", "CREATE TABLE made (id int PRIMARY KEY); INSERT INTO made VALUES (1)"} {
+	for _, fine := range []string{"DELETE FROM person", "INSERT INTO person VALUES (1, 'p1') ON CONFLICT DO NOTHING",
+		"DO $$ BEGIN DELETE FROM person; END $$", "SELECT 1 / 0 FROM person",
+		"CREATE TABLE made (id int PRIMARY KEY); INSERT INTO made VALUES (1)"} {
 		require.NoError(t, d.exec(fine).preflight(), fine)
 	}
 	query := func(sql string, params ...any) *step {
@@ -66,7 +71,9 @@ func TestPreflightJudgesOnlyWhatIsKnown(t *testing.T) {
 	s := d.step("postgres.exec", map[string]any{"database": "main", "sql": "DELETE FROM nowhere WHERE id = $1"})
 	require.NoError(t, s.preflight("params"))
 	require.NoError(t, s.preflight("database"))
-	require.ErrorContains(t, d.step("postgres.exec", map[string]any{"database": "other", "sql": "SELECT 1"}).preflight("sql"), `"other" is not one of`)
+	require.ErrorContains(t,
+		d.step("postgres.exec", map[string]any{"database": "other", "sql": "SELECT 1"}).preflight("sql"),
+		`"other" is not one of`)
 }
 
 func TestPreflightFindsServersThatCannotBeUsed(t *testing.T) {

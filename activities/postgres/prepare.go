@@ -14,8 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Preparation makes a database ready for steps before the first one runs, so that none has to wait for a lock on a table; and takes
-// everything of Unwind away again. A step that meets a table that is not ready makes it so by itself.
+// Preparation makes a database ready for steps before the first one runs, so that none has to wait
+// for a lock on a table; and takes everything of Unwind away again. A step that meets a table that
+// is not ready makes it so by itself.
 type Preparation struct{ c *connection }
 
 // OpenPreparation connects to one of the databases of a config. Close ends the connection.
@@ -30,8 +31,8 @@ func (c Config) OpenPreparation(ctx context.Context, database string) (*Preparat
 // Close ends the connection.
 func (p *Preparation) Close() { p.c.Close() }
 
-// SQL is what Apply runs: the journal if it is not there, and the triggers of tables that are not ready. Tables are SCHEMA.TABLE; none
-// means all that steps may change.
+// SQL is what Apply runs: the journal if it is not there, and the triggers of tables that are not
+// ready. Tables are SCHEMA.TABLE; none means all that steps may change.
 func (p *Preparation) SQL(tables []string) (string, error) {
 	there, err := p.c.hasJournal()
 	if err != nil {
@@ -48,8 +49,8 @@ func (p *Preparation) SQL(tables []string) (string, error) {
 	return strings.Join(parts, "\n"), err
 }
 
-// Apply makes the journal, and tables ready one at a time: each under a lock that it waits for at most two seconds at a time, several
-// times. It returns the tables that it made ready.
+// Apply makes the journal, and tables ready one at a time: each under a lock that it waits for at
+// most two seconds at a time, several times. It returns the tables that it made ready.
 func (p *Preparation) Apply(tables []string) (prepared []string, err error) {
 	if err := p.c.ensureJournal(); err != nil {
 		return nil, err
@@ -67,20 +68,26 @@ func (p *Preparation) Apply(tables []string) (prepared []string, err error) {
 	return prepared, nil
 }
 
-// Remove takes away the triggers and the journal. It refuses while the journal holds what an undo needs.
+// Remove takes away the triggers and the journal. It refuses while the journal holds what an undo
+// needs.
 func (p *Preparation) Remove() error {
 	there, err := p.c.hasJournal()
 	if err != nil || !there {
 		return err
 	}
 	var needed int
-	if err := p.c.Scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)", []any{applied, undoing}, &needed); err != nil {
+	if err := p.c.Scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)", []any{applied, undoing},
+		&needed); err != nil {
 		return err
 	}
 	if needed > 0 {
-		return refused("database %s: its journal still needs %s; roll their tasks back, or wait until their rollback windows have closed", p.c.Name, activities.CountOf(needed, "undo record"))
+		return refused(
+			"database %s: its journal still needs %s; roll their tasks back, or wait until their rollback windows have closed",
+			p.c.Name, activities.CountOf(needed, "undo record"))
 	}
-	captured, err := server.Collect(p.c.Connection, pgx.RowTo[string], `SELECT DISTINCT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+	captured, err := server.Collect(p.c.Connection, pgx.RowTo[string],
+		`SELECT DISTINCT quote_ident(nspname) || '.' || quote_ident(relname) FROM pg_trigger t
+			JOIN pg_class c ON c.oid = t.tgrelid
 		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE `+server.IsTrigger+` AND t.tgparentid = 0 ORDER BY 1`)
 	if err != nil {
 		return err
@@ -97,7 +104,8 @@ func (p *Preparation) Remove() error {
 
 // unprepared lists tables that steps may change and that are not ready.
 func (p *Preparation) unprepared(tables []string) (missing []*capture.Relation, err error) {
-	ids, err := server.Collect(p.c.Connection, pgx.RowTo[uint32], `SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+	ids, err := server.Collect(p.c.Connection, pgx.RowTo[uint32],
+		`SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 		WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND nspname !~ '^(pg_|information_schema$|unwind(_-?[0-9]+)*$)'`)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,8 @@ import (
 func (d *database) preparation(limits postgres.Database) *postgres.Preparation {
 	d.t.Helper()
 	limits.DSN = func() (string, error) { return d.dsn, nil }
-	p, err := postgres.Config{Databases: map[string]postgres.Database{"main": limits}}.OpenPreparation(d.t.Context(), "main")
+	p, err := postgres.Config{Databases: map[string]postgres.Database{"main": limits}}.OpenPreparation(d.t.Context(),
+		"main")
 	require.NoError(d.t, err)
 	d.t.Cleanup(p.Close)
 	return p
@@ -49,11 +50,13 @@ func TestADatabaseIsPreparedAndEverythingIsTakenAwayAgain(t *testing.T) {
 	require.Len(t, d.exec("DELETE FROM person WHERE id = 1").plan().Facts, 1)
 }
 
-// A statement on a table with children changes rows of those as well, so that their triggers have to be others. Others may do that at any time.
+// A statement on a table with children changes rows of those as well, so that their triggers have
+// to be others. Others may do that at any time.
 func TestTriggersFollowParentsAndChildren(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, "CREATE TABLE t (id int PRIMARY KEY, v int)", "CREATE TABLE part (id int PRIMARY KEY, v int)",
-		"INSERT INTO t SELECT g, g FROM generate_series(1, 5) g", "INSERT INTO part SELECT g, g FROM generate_series(11, 15) g")
+		"INSERT INTO t SELECT g, g FROM generate_series(1, 5) g",
+		"INSERT INTO part SELECT g, g FROM generate_series(11, 15) g")
 	back := func(statements ...string) {
 		t.Helper()
 		before := d.wholeDump()
@@ -64,7 +67,9 @@ func TestTriggersFollowParentsAndChildren(t *testing.T) {
 		require.Equal(t, before, d.wholeDump())
 	}
 	triggers := func(table string) string {
-		return d.value("SELECT string_agg(tgname, ',' ORDER BY tgname) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid = '" + table + "'::regclass")
+		return d.value(
+			"SELECT string_agg(tgname, ',' ORDER BY tgname) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid = '" + table +
+				"'::regclass")
 	}
 	const each, sets = "!unwind", "!unwind delete,!unwind insert,!unwind update"
 	back("UPDATE t SET v = 0", "DELETE FROM part")
@@ -76,15 +81,18 @@ func TestTriggersFollowParentsAndChildren(t *testing.T) {
 
 	d.run("ALTER TABLE child NO INHERIT t")
 	back("UPDATE t SET v = 1", "UPDATE child SET v = 1")
-	require.Equal(t, []string{each, each}, []string{triggers("t"), triggers("child")}, "they are as right as others, and slower")
+	require.Equal(t, []string{each, each}, []string{triggers("t"), triggers("child")},
+		"they are as right as others, and slower")
 
-	d.run("CREATE TABLE whole (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)", "ALTER TABLE whole ATTACH PARTITION part FOR VALUES FROM (10) TO (20)")
+	d.run("CREATE TABLE whole (id int PRIMARY KEY, v int) PARTITION BY RANGE (id)",
+		"ALTER TABLE whole ATTACH PARTITION part FOR VALUES FROM (10) TO (20)")
 	back("UPDATE whole SET v = 0", "DELETE FROM part WHERE id = 12")
 	require.Equal(t, each, triggers("part"))
 
 	d.run("CREATE TABLE other (id int PRIMARY KEY, v int)", "INSERT INTO other VALUES (1, 1)")
 	back("UPDATE other SET v = 2")
 	require.Equal(t, sets, triggers("other"))
-	back("CREATE TABLE late (PRIMARY KEY (id)) INHERITS (other)", "UPDATE other SET v = 3", "INSERT INTO late VALUES (7, 7)", "UPDATE other SET v = v + 1")
+	back("CREATE TABLE late (PRIMARY KEY (id)) INHERITS (other)", "UPDATE other SET v = 3",
+		"INSERT INTO late VALUES (7, 7)", "UPDATE other SET v = v + 1")
 	require.Equal(t, each, triggers("other"), "it had a child while the step ran")
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// errUnlike says that rows are not all as the step left them, or would not all be as they were before.
+// errUnlike says that rows are not all as the step left them, or would not all be as they were
+// before.
 var errUnlike = errors.New("not all rows are as the step left them")
 
-// putBackAtOnce puts rows back without a search for drift before: it changes a row only in the version that the step left, each row that it should change
-// has to be such a one, and the server says what it has stored. As long as a key has one row, that is all that a search sees. It reports false, and
-// has done nothing, where anything is otherwise: the search says what that is.
+// putBackAtOnce puts rows back without a search for drift before: it changes a row only in the
+// version that the step left, each row that it should change has to be such a one, and the server
+// says what it has stored. As long as a key has one row, that is all that a search sees. It reports
+// false, and has done nothing, where anything is otherwise: the search says what that is.
 func (c *connection) putBackAtOnce(r *record) (done bool, err error) {
 	if err := c.Run("SAVEPOINT whole"); err != nil {
 		return false, err
@@ -44,7 +46,8 @@ func (c *connection) changeBack(r *record) error {
 		}
 		ids = append(ids, t.OID)
 	}
-	conditional, err := capture.FindConditional(c.Connection, ids) // what these call may change rows that have been compared
+	// what these call may change rows that have been compared
+	conditional, err := capture.FindConditional(c.Connection, ids)
 	if err != nil || len(conditional) > 0 {
 		return errors.Join(err, errUnlike)
 	}
@@ -64,10 +67,12 @@ func (c *connection) changeBack(r *record) error {
 	})
 }
 
-// changeRows removes the rows that came, then gives those that changed their old values, and inserts those that went.
+// changeRows removes the rows that came, then gives those that changed their old values, and
+// inserts those that went.
 func (c *connection) changeRows(r *record) error {
 	for _, t := range r.Tables {
-		if err := c.changeExactly(r.N, t, t.Came, "old IS NULL", "new", fmt.Sprintf("DELETE FROM ONLY %s q USING e WHERE %s AND q.xmin = e.version", t.Quoted(), t.On("e.r"))); err != nil {
+		if err := c.changeExactly(r.N, t, t.Came, "old IS NULL", "new",
+			fmt.Sprintf("DELETE FROM ONLY %s q USING e WHERE %s AND q.xmin = e.version", t.Quoted(), t.On("e.r"))); err != nil {
 			return err
 		}
 	}
@@ -88,28 +93,33 @@ func (c *connection) changeRows(r *record) error {
 			return errUnlike
 		}
 		if err := c.changeExactly(r.N, t, t.Changed, "old IS NOT NULL AND new IS NOT NULL", "old",
-			fmt.Sprintf("UPDATE ONLY %s q SET %s FROM e WHERE %s AND q.xmin = e.version", t.Quoted(), strings.Join(sets, ", "), t.On("e.r"))); err != nil {
+			fmt.Sprintf("UPDATE ONLY %s q SET %s FROM e WHERE %s AND q.xmin = e.version", t.Quoted(), strings.Join(sets, ", "),
+				t.On("e.r"))); err != nil {
 			return err
 		}
-		if err := c.changeExactly(r.N, t, t.Went, "new IS NULL", "old", fmt.Sprintf("INSERT INTO %s AS q (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM e",
-			t.Quoted(), strings.Join(names, ", "), strings.Join(values, ", "))); err != nil {
+		if err := c.changeExactly(r.N, t, t.Went, "new IS NULL", "old",
+			fmt.Sprintf("INSERT INTO %s AS q (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM e",
+				t.Quoted(), strings.Join(names, ", "), strings.Join(values, ", "))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changeExactly runs a statement for some of the events of a table, e, each with its row r before or after. It has to change as many rows as there are such
-// events, and they have to be these rows.
+// changeExactly runs a statement for some of the events of a table, e, each with its row r before
+// or after. It has to change as many rows as there are such events, and they have to be these rows.
 func (c *connection) changeExactly(n int64, t *capture.Table, want int64, where, image, sql string) error {
 	if want == 0 {
 		return nil
 	}
 	var exact bool
-	err := c.Scan(fmt.Sprintf(`WITH e AS (SELECT %[1]s AS image, %[1]s::%[2]s AS r, version FROM unwind.event WHERE record = $1 AND relid = $2 AND %[3]s OFFSET 0),
+	err := c.Scan(
+		fmt.Sprintf(`WITH e AS (SELECT %[1]s AS image, %[1]s::%[2]s AS r, version FROM unwind.event WHERE record = $1
+			AND relid = $2 AND %[3]s OFFSET 0),
 		changed AS (%[4]s RETURNING (q.*)::text AS image)
-		SELECT count(*) = $3 AND sum(hashtextextended(image, 0)) = (SELECT sum(hashtextextended(%[1]s, 0)) FROM unwind.event WHERE record = $1 AND relid = $2 AND %[3]s) FROM changed`,
-		image, t.Quoted(), where, sql), []any{n, t.OID, want}, &exact)
+		SELECT count(*) = $3 AND sum(hashtextextended(image, 0)) = (SELECT sum(hashtextextended(%[1]s, 0)) FROM unwind.event
+		WHERE record = $1 AND relid = $2 AND %[3]s) FROM changed`,
+			image, t.Quoted(), where, sql), []any{n, t.OID, want}, &exact)
 	if err == nil && !exact {
 		err = errUnlike
 	}

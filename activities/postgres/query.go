@@ -30,18 +30,22 @@ func (a *queryAction) Plan(ctx context.Context, e activities.Entry, s activities
 	}
 	defer c.Close()
 	return activities.Change{
-		Summary: "read from " + p.Database, Diff: one.SQL, Strategy: activities.NoUndo, Undo: querySpec.Undo, Risk: activities.Low, Unchanged: true,
-		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database, statement.Script{Forward: []statement.Statement{one}}, &alteration.Change{}),
+		Summary: "read from " + p.Database, Diff: one.SQL, Strategy: activities.NoUndo, Undo: querySpec.Undo,
+		Risk: activities.Low, Unchanged: true,
+		Keys: []string{"postgres:" + p.Database}, Digest: digestOf(p.Database,
+			statement.Script{Forward: []statement.Statement{one}}, &alteration.Change{}),
 	}, nil
 }
 
 // Apply reads. The server refuses to write in a read-only transaction, also from a function.
-func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	p, one, err := readQuery(s)
 	if err != nil {
 		return activities.Result{}, err
 	}
-	if want != "" && want != digestOf(p.Database, statement.Script{Forward: []statement.Statement{one}}, &alteration.Change{}) {
+	if want != "" &&
+		want != digestOf(p.Database, statement.Script{Forward: []statement.Statement{one}}, &alteration.Change{}) {
 		return activities.Result{}, activities.Errorf(activities.StaleApproval, "the query is not the one that was approved")
 	}
 	c, err := a.open(ctx, e, p.Database, server.ForwardName)
@@ -62,14 +66,17 @@ func (a *queryAction) Apply(ctx context.Context, e activities.Entry, s activitie
 		return activities.Result{}, err
 	}
 	if len(rows) > limit {
-		return activities.Result{}, refused("sql: it returns more than %s; narrow it, or raise limit", activities.CountOf(limit, "row"))
+		return activities.Result{},
+			refused("sql: it returns more than %s; narrow it, or raise limit", activities.CountOf(limit, "row"))
 	}
-	result := activities.Result{Summary: activities.CountOf(len(rows), "row"), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first}}
+	result := activities.Result{Summary: activities.CountOf(len(rows), "row"),
+		Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first}}
 	if len(rows) == 0 {
 		result.Outputs["rows"] = []any{}
 	}
 	for _, when := range []activities.When{activities.Staged, activities.Live} {
-		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live, statement.Scene{Connection: c.Connection, Result: result}); err != nil {
+		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live,
+			statement.Scene{Connection: c.Connection, Result: result}); err != nil {
 			return result, err
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// TestRandomTransactionsOverRandomSchemas compares dumps before and after. Some tasks have several steps, undone in reverse order.
+// TestRandomTransactionsOverRandomSchemas compares dumps before and after. Some tasks have several
+// steps, undone in reverse order.
 func TestRandomTransactionsOverRandomSchemas(t *testing.T) {
 	t.Parallel()
 	schemas, tasks := 6, 20
@@ -64,7 +65,8 @@ func (s *step) undoAny(want activities.Outcome) activities.Undone {
 	return s.decide(activities.Decision{}, want)
 }
 
-// TestRandomChangesOfRandomSchemas compares dumps with the schema, and the catalogs. A statement that is refused or fails leaves nothing.
+// TestRandomChangesOfRandomSchemas compares dumps with the schema, and the catalogs. A statement
+// that is refused or fails leaves nothing.
 func TestRandomChangesOfRandomSchemas(t *testing.T) {
 	t.Parallel()
 	schemas, tasks := 3, 15
@@ -78,8 +80,11 @@ func TestRandomChangesOfRandomSchemas(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			g := generator{testrun.Rand(t), 2 + testrun.Rand(t).IntN(3)}
-			d := newDatabase(t, append(g.schema(), "CREATE VIEW v AS SELECT id, v, n FROM t0", "CREATE VIEW w AS SELECT id FROM v", "CREATE INDEX i ON t1 (v)",
-				"CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "COMMENT ON COLUMN t0.v IS 'text'", "GRANT SELECT ON t1, v TO PUBLIC")...)
+			d := newDatabase(t,
+				append(g.schema(), "CREATE VIEW v AS SELECT id, v, n FROM t0", "CREATE VIEW w AS SELECT id FROM v",
+					"CREATE INDEX i ON t1 (v)",
+					"CREATE FUNCTION f(int) RETURNS int LANGUAGE sql AS 'SELECT 1'", "COMMENT ON COLUMN t0.v IS 'text'",
+					"GRANT SELECT ON t1, v TO PUBLIC")...)
 			done := 0
 			admin := d.server.Admin(d.name)
 			for range tasks {
@@ -93,7 +98,8 @@ func TestRandomChangesOfRandomSchemas(t *testing.T) {
 					s := d.exec(statements...)
 					was := d.wholeDump()
 					if _, err := s.action.Apply(t.Context(), s.entry, s.with, ""); err != nil {
-						require.Contains(t, []activities.ErrorType{activities.ActionDenied, activities.Refused}, activities.TypeOf(err), "%v\n%s", err, strings.Join(statements, "\n"))
+						require.Contains(t, []activities.ErrorType{activities.ActionDenied, activities.Refused}, activities.TypeOf(err),
+							"%v\n%s", err, strings.Join(statements, "\n"))
 						require.Equal(t, was, d.wholeDump(), strings.Join(statements, "\n"))
 						continue
 					}
@@ -111,7 +117,8 @@ func TestRandomChangesOfRandomSchemas(t *testing.T) {
 	}
 }
 
-// alteration is a statement that changes what is there, now and then under a name that an earlier one has given.
+// alteration is a statement that changes what is there, now and then under a name that an earlier
+// one has given.
 func (g generator) alteration() string {
 	table := []string{"t0", "t1", "other"}[g.IntN(3)]
 	column := []string{"v", "n", "up", "at", "x"}[g.IntN(5)]
@@ -154,10 +161,13 @@ func (g generator) schema() []string {
 	var keys, tables, rest []string
 	for i := range g.tables {
 		keys = append(keys, []string{"int", "numeric"}[g.IntN(2)])
-		tables = append(tables, fmt.Sprintf("CREATE TABLE t%d (id %s PRIMARY KEY, v text, n int %s, up %s, at timestamptz DEFAULT now())", i, keys[i],
-			[]string{"", "UNIQUE", "UNIQUE DEFERRABLE"}[g.IntN(3)], keys[i]))
+		tables = append(tables,
+			fmt.Sprintf("CREATE TABLE t%d (id %s PRIMARY KEY, v text, n int %s, up %s, at timestamptz DEFAULT now())", i,
+				keys[i],
+				[]string{"", "UNIQUE", "UNIQUE DEFERRABLE"}[g.IntN(3)], keys[i]))
 		if parent := g.IntN(i + 1); g.IntN(4) > 0 && keys[parent] == keys[i] {
-			rest = append(rest, fmt.Sprintf("ALTER TABLE t%d ADD FOREIGN KEY (up) REFERENCES t%d %s", i, parent, actions[g.IntN(len(actions))]))
+			rest = append(rest,
+				fmt.Sprintf("ALTER TABLE t%d ADD FOREIGN KEY (up) REFERENCES t%d %s", i, parent, actions[g.IntN(len(actions))]))
 		}
 	}
 	for i := range g.tables {
@@ -165,9 +175,11 @@ func (g generator) schema() []string {
 	}
 	if g.IntN(2) == 0 {
 		rest = append(rest, fmt.Sprintf(`CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-			IF pg_trigger_depth() = 1 THEN UPDATE t%d SET v = v || '.' WHERE id = %d; DELETE FROM t%d WHERE id = OLD.id + 1; END IF; RETURN NULL; END $$`,
+			IF pg_trigger_depth() = 1 THEN UPDATE t%d SET v = v || '.' WHERE id = %d; DELETE FROM t%d WHERE id = OLD.id + 1;
+			END IF; RETURN NULL; END $$`,
 			g.IntN(g.tables), 1+g.IntN(12), g.IntN(g.tables)),
-			fmt.Sprintf(`CREATE TRIGGER "%s" AFTER UPDATE OR DELETE ON t%d FOR EACH ROW EXECUTE FUNCTION touch()`, []string{" a", "z"}[g.IntN(2)], g.IntN(g.tables)))
+			fmt.Sprintf(`CREATE TRIGGER "%s" AFTER UPDATE OR DELETE ON t%d FOR EACH ROW EXECUTE FUNCTION touch()`,
+				[]string{" a", "z"}[g.IntN(2)], g.IntN(g.tables)))
 	}
 	return append(tables, rest...)
 }
@@ -181,9 +193,15 @@ func (g generator) statement() string {
 		fmt.Sprintf("UPDATE %s SET n = -n, v = NULL WHERE id %% 2 = 0", table),
 		fmt.Sprintf("UPDATE %s SET up = (SELECT min(id) FROM %s) WHERE id = %d", table, other, id),
 		fmt.Sprintf("INSERT INTO %s (id, v, n) VALUES (%d, 'new', %d) ON CONFLICT (id) DO NOTHING", table, id, id+100),
-		fmt.Sprintf("INSERT INTO %[1]s (id, v) SELECT id + 50, v FROM %[1]s WHERE id < %[2]d ON CONFLICT (id) DO UPDATE SET v = excluded.v || '!'", table, id),
-		fmt.Sprintf("WITH gone AS (DELETE FROM %s WHERE id = %d RETURNING *) INSERT INTO %s (id, v) SELECT id + 70, v FROM gone ON CONFLICT (id) DO NOTHING", table, id, other),
-		fmt.Sprintf("MERGE INTO %s t USING generate_series(%d, %d) g ON g = t.id WHEN MATCHED AND g %% 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET n = NULL WHEN NOT MATCHED THEN INSERT (id, v) VALUES (g, 'merged')", table, id, id+4),
+		fmt.Sprintf(
+			"INSERT INTO %[1]s (id, v) SELECT id + 50, v FROM %[1]s WHERE id < %[2]d ON CONFLICT (id) DO UPDATE SET v = "+
+				"excluded.v || '!'", table, id),
+		fmt.Sprintf(
+			"WITH gone AS (DELETE FROM %s WHERE id = %d RETURNING *) INSERT INTO %s (id, v) SELECT id + 70, v FROM gone ON "+
+				"CONFLICT (id) DO NOTHING", table, id, other),
+		fmt.Sprintf(
+			"MERGE INTO %s t USING generate_series(%d, %d) g ON g = t.id WHEN MATCHED AND g %% 2 = 0 THEN DELETE WHEN "+
+				"MATCHED THEN UPDATE SET n = NULL WHEN NOT MATCHED THEN INSERT (id, v) VALUES (g, 'merged')", table, id, id+4),
 	}[g.IntN(9)]
 }
 

@@ -32,35 +32,40 @@ func (w records) eachJournal(ctx context.Context, do func(*connection) error) (p
 // Records lists the rows of unwind.record.
 func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	problems = w.eachJournal(ctx, func(c *connection) error {
-		rows, err := c.Query(c.Ctx, "SELECT token, state, entry, owner, since, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, since), coalesce(ended, ''), coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten")
+		rows, err := c.Query(c.Ctx,
+			"SELECT token, state, entry, owner, since, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, "+
+				"since), coalesce(ended, ''), coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten")
 		if err != nil {
 			return c.Explain(err)
 		}
 		var token, state, entry, owner, since, committed, until, begun, ended, gone, holders string
 		var bytes int64
-		_, err = pgx.ForEachRow(rows, []any{&token, &state, &entry, &owner, &since, &committed, &until, &begun, &ended, &gone, &holders, &bytes}, func() error {
-			r := activities.Record{State: activities.RecordOpen, Bytes: bytes}
-			if err := errors.Join(json.Unmarshal([]byte(entry), &r.Entry), json.Unmarshal([]byte(owner), &r.Owner), json.Unmarshal([]byte(holders), &r.Holders)); err != nil {
-				problems = append(problems, fmt.Errorf("token %s: %w", token, err))
+		_, err = pgx.ForEachRow(rows,
+			[]any{&token, &state, &entry, &owner, &since, &committed, &until, &begun, &ended, &gone, &holders, &bytes},
+			func() error {
+				r := activities.Record{State: activities.RecordOpen, Bytes: bytes}
+				if err := errors.Join(json.Unmarshal([]byte(entry), &r.Entry), json.Unmarshal([]byte(owner), &r.Owner),
+					json.Unmarshal([]byte(holders), &r.Holders)); err != nil {
+					problems = append(problems, fmt.Errorf("token %s: %w", token, err))
+					return nil
+				}
+				if r.Entry.Token != token {
+					problems = append(problems, fmt.Errorf("token %s: its entry is that of token %s", token, r.Entry.Token))
+					return nil
+				}
+				r.Since = parseTime(since)
+				switch {
+				case gone != "":
+					r.State, r.Ended = activities.RecordReleased, parseTime(gone)
+				case state == undoing, state == undone:
+					r.State, r.Ended = activities.RecordUndone, parseTime(ended)
+					r.Until = parseTime(cmp.Or(ended, begun)).Add(cmp.Or(r.Entry.Keep, activities.DefaultKeep))
+				case committed != "":
+					r.State, r.Ended, r.Until = activities.RecordCommitted, parseTime(committed), parseTime(until)
+				}
+				all = append(all, r)
 				return nil
-			}
-			if r.Entry.Token != token {
-				problems = append(problems, fmt.Errorf("token %s: its entry is that of token %s", token, r.Entry.Token))
-				return nil
-			}
-			r.Since = parseTime(since)
-			switch {
-			case gone != "":
-				r.State, r.Ended = activities.RecordReleased, parseTime(gone)
-			case state == undoing, state == undone:
-				r.State, r.Ended = activities.RecordUndone, parseTime(ended)
-				r.Until = parseTime(cmp.Or(ended, begun)).Add(cmp.Or(r.Entry.Keep, activities.DefaultKeep))
-			case committed != "":
-				r.State, r.Ended, r.Until = activities.RecordCommitted, parseTime(committed), parseTime(until)
-			}
-			all = append(all, r)
-			return nil
-		})
+			})
 		return c.Explain(err)
 	})
 	return all, problems, nil
@@ -78,7 +83,8 @@ func (w records) update(ctx context.Context, sql string, args ...any) error {
 
 // Commit marks an open token.
 func (w records) Commit(ctx context.Context, token string, until time.Time) error {
-	return w.update(ctx, "UPDATE unwind.record SET committed = $2, until = $3 WHERE token = $1 AND state = 'applied' AND committed IS NULL",
+	return w.update(ctx,
+		"UPDATE unwind.record SET committed = $2, until = $3 WHERE token = $1 AND state = 'applied' AND committed IS NULL",
 		token, timestamp(time.Now()), timestamp(until))
 }
 
@@ -117,12 +123,14 @@ func (w records) amendHolders(ctx context.Context, token string, change func(*re
 			if err != nil {
 				return err
 			}
-			return errors.Join(c.Run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw)), c.markHeld(token, len(r.Holders) > 0))
+			return errors.Join(c.Run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw)),
+				c.markHeld(token, len(r.Holders) > 0))
 		})
 	})...)
 }
 
-// Claim has nothing to do: the row of a token names its owner even if another part of it is damaged.
+// Claim has nothing to do: the row of a token names its owner even if another part of it is
+// damaged.
 func (w records) Claim(context.Context, activities.Entry) error { return nil }
 
 // Abandon gives up an undo that has begun.
@@ -131,19 +139,24 @@ func (w records) Abandon(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	return w.update(ctx, "UPDATE unwind.record SET state = 'undone', outcome = $2, ended = $3 WHERE token = $1 AND state = 'undoing'", token, string(raw), timestamp(time.Now()))
+	return w.update(ctx,
+		"UPDATE unwind.record SET state = 'undone', outcome = $2, ended = $3 WHERE token = $1 AND state = 'undoing'", token,
+		string(raw), timestamp(time.Now()))
 }
 
 // Forget leaves the fence of a released token, and nothing else.
 func (w records) Forget(ctx context.Context, token string) error {
 	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
-		tag, err := c.Exec(c.Ctx, `UPDATE unwind.record SET forgotten = true, entry = '{}', owner = '{}', state = CASE WHEN released IS NULL THEN state ELSE 'released' END
+		tag, err := c.Exec(c.Ctx,
+			`UPDATE unwind.record SET forgotten = true, entry = '{}', owner = '{}', state = CASE
+				WHEN released IS NULL THEN state ELSE 'released' END
 			WHERE token = $1 AND released IS NOT NULL`, token)
 		if err != nil || tag.RowsAffected() > 0 {
 			return c.Explain(err)
 		}
 		var needed bool
-		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{token}, &needed); err != nil || !needed {
+		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{token}, &needed); err != nil ||
+			!needed {
 			return err
 		}
 		return fmt.Errorf("token %s is not released: it is still needed", token)

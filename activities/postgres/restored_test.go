@@ -13,8 +13,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 )
 
-// TestADatabaseThatWasRestoredFromABackup has forgotten a step that the history knows as done: nobody is told that there is nothing to
-// undo, and nothing is touched. The journal is in the database, so it goes back with it.
+// TestADatabaseThatWasRestoredFromABackup has forgotten a step that the history knows as done:
+// nobody is told that there is nothing to undo, and nothing is touched. The journal is in the
+// database, so it goes back with it.
 func TestADatabaseThatWasRestoredFromABackup(t *testing.T) {
 	t.Parallel()
 	postgrestest.Need(t)
@@ -57,7 +58,8 @@ func TestADatabaseThatWasRestoredFromABackup(t *testing.T) {
 	}
 }
 
-// TestADatabaseThatWasMadeAnew is another one, whatever it is called: its server knows it by a number.
+// TestADatabaseThatWasMadeAnew is another one, whatever it is called: its server knows it by a
+// number.
 func TestADatabaseThatWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people)

@@ -8,7 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// A change of high risk is not made by a worker unless a person has approved it, and then as it was approved.
+// A change of high risk is not made by a worker unless a person has approved it, and then as it was
+// approved.
 func TestHighRiskIsSeenInTheTransactionAndAsked(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, "CREATE TABLE few (id int PRIMARY KEY, n int); CREATE TABLE many (id int PRIMARY KEY, n int);"+

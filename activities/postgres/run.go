@@ -18,8 +18,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
-// perform runs the statements in the current transaction, and finds out all that they changed, by what the server itself counts. It
-// refuses what could not be undone. The error uncaptured names tables that have to be prepared first.
+// perform runs the statements in the current transaction, and finds out all that they changed, by
+// what the server itself counts. It refuses what could not be undone. The error uncaptured names
+// tables that have to be prepared first.
 func (c *connection) perform(n int64, run statement.Script) (*alteration.Change, error) {
 	if run.Undo != nil {
 		return alteration.PerformDeclared(c.Connection, n, run)
@@ -69,7 +70,8 @@ func (c *connection) perform(n int64, run statement.Script) (*alteration.Change,
 	return &did, c.proveChecks(n, &did)
 }
 
-// proveChecks tries the undo of a step, and rolls it back, where rows have to go back under CHECKs that may forbid them.
+// proveChecks tries the undo of a step, and rolls it back, where rows have to go back under CHECKs
+// that may forbid them.
 func (c *connection) proveChecks(n int64, did *alteration.Change) error {
 	var ids []uint32
 	for _, t := range did.Tables {
@@ -100,7 +102,9 @@ func (c *connection) proveChecks(n int64, did *alteration.Change) error {
 		err = alteration.Revert(c.Connection, n, r.Alterations)
 	}
 	if found, ok := errors.AsType[drift.Error](err); ok {
-		return refused("an undo could not put rows back under the CHECKs of %s: %s. Change what the CHECK reads in a step of its own before, or drop the CHECK before and make it again after", strings.Join(conditional, ", "), found.Drift.Diff)
+		return refused(
+			"an undo could not put rows back under the CHECKs of %s: %s. Change what the CHECK reads in a step of its own "+
+				"before, or drop the CHECK before and make it again after", strings.Join(conditional, ", "), found.Drift.Diff)
 	}
 	if err != nil {
 		return err
@@ -108,8 +112,10 @@ func (c *connection) proveChecks(n int64, did *alteration.Change) error {
 	return c.Run("ROLLBACK TO proof; RELEASE proof")
 }
 
-// alter runs a statement that changes the schema. Columns that are sensitive stay so, whatever it calls them.
-func (c *connection) alter(n int64, s statement.Statement, words []string, before capture.Counts, did *alteration.Change) error {
+// alter runs a statement that changes the schema. Columns that are sensitive stay so, whatever it
+// calls them.
+func (c *connection) alter(n int64, s statement.Statement, words []string, before capture.Counts,
+	did *alteration.Change) error {
 	if err := c.FollowSensitive(); err != nil {
 		return err
 	}
@@ -188,8 +194,10 @@ func (a tally) events() int64 { return a.Came + a.Went + a.Changed }
 // tally counts the events of a record, by the id of the table.
 func (c *connection) tally(n int64) (map[uint32]tally, error) {
 	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[tally], `SELECT relid, count(*),
-		coalesce(sum(cardinality(new)) FILTER (WHERE old IS NULL), 0), coalesce(sum(cardinality(old)) FILTER (WHERE new IS NULL), 0),
-		coalesce(sum(cardinality(new)) FILTER (WHERE old IS NOT NULL), 0), sum(coalesce(pg_column_size(old), 0) + coalesce(pg_column_size(new), 0)),
+		coalesce(sum(cardinality(new)) FILTER (WHERE old IS NULL), 0),
+		coalesce(sum(cardinality(old)) FILTER (WHERE new IS NULL), 0),
+		coalesce(sum(cardinality(new)) FILTER (WHERE old IS NOT NULL), 0), sum(coalesce(pg_column_size(old),
+		0) + coalesce(pg_column_size(new), 0)),
 		count(DISTINCT cmin::text) = 1 AND NOT coalesce(bool_or(moved), false)
 		FROM unwind.change WHERE record = $1 GROUP BY relid`, n)
 	found := map[uint32]tally{}
@@ -226,13 +234,17 @@ func (c *connection) settleAll(n int64, did *alteration.Change, found map[uint32
 	return nil
 }
 
-// checkCaptured compares the events that a record has with the rows that the server counted, table by table, and with what was written to the
-// journal: that has to be these events, and nothing else.
-func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted capture.Counts, journal int64, found map[uint32]tally) error {
+// checkCaptured compares the events that a record has with the rows that the server counted, table
+// by table, and with what was written to the journal: that has to be these events, and nothing
+// else.
+func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted capture.Counts, journal int64,
+	found map[uint32]tally) error {
 	var kept []uint32
 	for _, t := range tables {
 		if events := found[t.OID].events(); events != counted[t.OID] {
-			return refused("%s of %s changed, and %d captured: a function rolled back a part of what it did (an exception block), or changed unwind.record; what cannot be captured exactly is not done",
+			return refused(
+				"%s of %s changed, and %d captured: a function rolled back a part of what it did (an exception block), or "+
+					"changed unwind.record; what cannot be captured exactly is not done",
 				activities.CountOf(counted[t.OID], "row"), t.FullName(), events)
 		}
 		kept = append(kept, t.OID)
@@ -241,7 +253,8 @@ func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted cap
 		journal -= each.Batches
 	}
 	if journal != 0 {
-		return refused("a statement changed unwind.change: it is the journal of Unwind, and not for statements; nothing was changed")
+		return refused(
+			"a statement changed unwind.change: it is the journal of Unwind, and not for statements; nothing was changed")
 	}
 	if len(found) == len(kept) {
 		return nil
@@ -250,7 +263,8 @@ func (c *connection) checkCaptured(n int64, tables []*capture.Table, counted cap
 	return c.Run("DELETE FROM unwind.change WHERE record = $1 AND relid <> ALL(coalesce($2::oid[], '{}'))", n, kept)
 }
 
-// checkCatalogs refuses changes of the catalogs of the server: what is not a change of rows shows there.
+// checkCatalogs refuses changes of the catalogs of the server: what is not a change of rows shows
+// there.
 func checkCatalogs(relations []*capture.Relation) error {
 	var catalogs []string
 	for _, r := range relations {
@@ -264,55 +278,73 @@ func checkCatalogs(relations []*capture.Relation) error {
 	case slices.Contains(catalogs, "pg_largeobject") || slices.Contains(catalogs, "pg_largeobject_metadata"):
 		return refused("it changes large objects, which no trigger can see; keep the bytes in a column of type bytea")
 	}
-	return refused("it changes the schema, or truncates a table, from within a function or a SELECT (%s changed); write CREATE, ALTER TABLE, DROP TABLE or TRUNCATE as a statement of its own", strings.Join(catalogs, ", "))
+	return refused(
+		"it changes the schema, or truncates a table, from within a function or a SELECT (%s changed); write CREATE, "+
+			"ALTER TABLE, DROP TABLE or TRUNCATE as a statement of its own", strings.Join(catalogs, ", "))
 }
 
 func refused(format string, args ...any) error {
 	return activities.Errorf(activities.Refused, format, args...)
 }
 
-// checkTable refuses a table whose rows cannot be put back exactly, or that the worker's config does not allow.
+// checkTable refuses a table whose rows cannot be put back exactly, or that the worker's config
+// does not allow.
 func (c *connection) checkTable(r *capture.Relation) error {
 	name := r.FullName()
 	switch {
 	case !c.Allows(name):
-		return refused("%s: this worker's config allows changes of %s in database %s", name, strings.Join(c.Allow, ", "), c.Name)
+		return refused("%s: this worker's config allows changes of %s in database %s", name, strings.Join(c.Allow, ", "),
+			c.Name)
 	case r.Persistence == "t":
 		return refused("%s: it is a temporary table, which ends with the connection", name)
 	case r.Security:
-		return refused("%s: row security applies to the worker's role, so an undo might not see all rows; give the role BYPASSRLS, or make it the owner of the table", name)
+		return refused(
+			"%s: row security applies to the worker's role, so an undo might not see all rows; give the role BYPASSRLS, or "+
+				"make it the owner of the table", name)
 	case len(r.Key) == 0:
-		return refused("%s: it has no primary key, and no unique index on columns that are NOT NULL, by which an undo would find its rows", name)
+		return refused(
+			"%s: it has no primary key, and no unique index on columns that are NOT NULL, by which an undo would find its rows",
+			name)
 	case r.Exclusion:
 		return refused("%s: it has a deferrable exclusion constraint, which an undo could not keep", name)
 	}
 	return nil
 }
 
-// settle replaces the events of rows that were changed more than once by one event each, from the row as it was to the row as it is.
-// It relies on no order of events, which triggers can upset: what a row was is the one version that no event made. Keys are the same only
-// where their texts are: 1.0 and 1.00 are two.
+// settle replaces the events of rows that were changed more than once by one event each, from the
+// row as it was to the row as it is. It relies on no order of events, which triggers can upset:
+// what a row was is the one version that no event made. Keys are the same only where their texts
+// are: 1.0 and 1.00 are two.
 func (c *connection) settle(n int64, t *capture.Table) error {
 	var isSettled bool
-	if err := c.Scan(fmt.Sprintf(`SELECT count(*) = count(DISTINCT hashtextextended(coalesce(was, now), 0)) AND NOT coalesce(bool_or(was <> now), false) FROM
+	if err := c.Scan(
+		fmt.Sprintf(`SELECT count(*) = count(DISTINCT hashtextextended(coalesce(was, now), 0))
+			AND NOT coalesce(bool_or(was <> now), false) FROM
 		(SELECT CASE WHEN e.old IS NOT NULL THEN %[2]s END AS was, CASE WHEN e.new IS NOT NULL THEN %[3]s END AS now FROM
-			(SELECT old, new, old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e) s`,
-		t.Quoted(), t.KeyOf("(e.o)"), t.KeyOf("(e.n)")), []any{n, t.OID}, &isSettled); err != nil || isSettled {
+			(SELECT old, new, old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1
+			AND relid = $2 OFFSET 0) e) s`,
+			t.Quoted(), t.KeyOf("(e.o)"), t.KeyOf("(e.n)")), []any{n, t.OID}, &isSettled); err != nil || isSettled {
 		return err // two keys with one hash only cost time
 	}
 	return c.Run(fmt.Sprintf(`WITH versions AS MATERIALIZED (
-			SELECT %[3]s AS key, e.version, 1 AS n FROM (SELECT old AS version, old::%[1]s AS r FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
-			UNION ALL SELECT %[3]s, e.version, -1 FROM (SELECT new AS version, new::%[1]s AS r FROM unwind.event WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e),
+			SELECT %[3]s AS key, e.version, 1 AS n FROM (SELECT old AS version, old::%[1]s AS r FROM unwind.event
+			WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
+			UNION ALL SELECT %[3]s, e.version, -1 FROM (SELECT new AS version, new::%[1]s AS r FROM unwind.event
+			WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) e),
 		taken AS (DELETE FROM unwind.change WHERE record = $1 AND relid = $2),
 		current AS (SELECT s.key, r.version, r.x FROM (SELECT key, min(version)::%[1]s AS v FROM versions GROUP BY key) s
-			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s AND %[4]s = s.key) r ON true),
-		first AS (SELECT key, version FROM (SELECT key, version, n FROM versions UNION ALL SELECT key, version, 1 FROM current WHERE version IS NOT NULL) v
+			LEFT JOIN LATERAL (SELECT (q.*)::text AS version, q.xmin AS x FROM ONLY %[1]s q WHERE %[2]s
+			AND %[4]s = s.key) r ON true),
+		first AS (SELECT key, version FROM (SELECT key, version, n FROM versions UNION ALL SELECT key, version, 1
+		FROM current WHERE version IS NOT NULL) v
 			GROUP BY key, version HAVING sum(n) > 0),
-		events AS (SELECT f.version AS old, c.version AS new, c.x, row_number() OVER (PARTITION BY f.version IS NULL, c.version IS NULL) / %[5]d AS batch
+		events AS (SELECT f.version AS old, c.version AS new, c.x, row_number() OVER (PARTITION BY f.version IS NULL,
+		c.version IS NULL) / %[5]d AS batch
 			FROM current c LEFT JOIN first f USING (key) WHERE f.version IS NOT NULL OR c.version IS NOT NULL)
 		INSERT INTO unwind.change (record, relid, old, new, version)
 		SELECT $1, $2, CASE WHEN old IS NOT NULL THEN olds END, CASE WHEN new IS NOT NULL THEN news END, versions FROM (
-			SELECT batch, min(old) AS old, min(new) AS new, array_agg(old) AS olds, array_agg(new) AS news, array_agg(x) AS versions
+			SELECT batch, min(old) AS old, min(new) AS new, array_agg(old) AS olds, array_agg(new) AS news,
+			array_agg(x) AS versions
 			FROM events GROUP BY old IS NULL, new IS NULL, batch) b`,
 		t.Quoted(), t.On("s.v"), t.KeyOf("(e.r)"), t.KeyOf("q"), capture.Batch), n, t.OID)
 }

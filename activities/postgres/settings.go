@@ -17,14 +17,16 @@ type Settings struct {
 
 // DatabaseSettings are a database, and what steps may do to it.
 type DatabaseSettings struct {
-	// DSN is the name of the secret (in the config's secrets) that holds the connection string, such as
-	// postgres://USER:PASSWORD@HOST/DATABASE. Required.
+	// DSN is the name of the secret (in the config's secrets) that holds the connection string, such
+	// as postgres://USER:PASSWORD@HOST/DATABASE. Required.
 	DSN activities.OwnSecret `yaml:"dsn"`
-	// Allow are the tables whose rows steps may change, as SCHEMA.TABLE, where * stands for any text. Defaults to all.
+	// Allow are the tables whose rows steps may change, as SCHEMA.TABLE, where * stands for any text.
+	// Defaults to all.
 	Allow []string `yaml:"allow"`
 	// Deny are tables that steps may neither read nor change; it outranks allow. Defaults to none.
 	Deny []string `yaml:"deny"`
-	// Sensitive are columns whose values people are not shown, as SCHEMA.TABLE.COLUMN. Defaults to none.
+	// Sensitive are columns whose values people are not shown, as SCHEMA.TABLE.COLUMN. Defaults to
+	// none.
 	Sensitive []string `yaml:"sensitive"`
 }
 
@@ -35,7 +37,8 @@ func (*Settings) World() string { return "postgres" }
 func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 	for name, d := range s.Databases {
 		if !o.Secrets.Has(string(d.DSN)) {
-			bad("databases."+name+".dsn", "it is not the name of one of secrets; name the secret that holds the connection string")
+			bad("databases."+name+".dsn",
+				"it is not the name of one of secrets; name the secret that holds the connection string")
 		}
 	}
 	return s.Config(o).Validate()

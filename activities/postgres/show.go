@@ -24,10 +24,13 @@ func (c *connection) show(n int64, did *alteration.Change) (string, error) {
 		fmt.Fprintf(&b, "%s: %s\n", n.Of, n.Describe("row"))
 	}
 	for _, t := range did.Tables {
-		fmt.Fprintf(&b, "%s: %s\n", t.FullName(), activities.Count{Added: t.Came, Removed: t.Went, Changed: t.Changed}.Describe("row"))
-		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[capture.Images], fmt.Sprintf(`SELECT to_jsonb(o)::text, to_jsonb(n)::text
-			FROM (SELECT new, old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e ORDER BY %[2]s COLLATE "C" LIMIT %[3]d`,
-			t.Quoted(), keyOfEvent(t), capture.ShownRows), n, t.OID)
+		fmt.Fprintf(&b, "%s: %s\n", t.FullName(),
+			activities.Count{Added: t.Came, Removed: t.Went, Changed: t.Changed}.Describe("row"))
+		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[capture.Images],
+			fmt.Sprintf(`SELECT to_jsonb(o)::text, to_jsonb(n)::text
+			FROM (SELECT new, old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e
+			ORDER BY %[2]s COLLATE "C" LIMIT %[3]d`,
+				t.Quoted(), keyOfEvent(t), capture.ShownRows), n, t.OID)
 		if err != nil {
 			return "", err
 		}

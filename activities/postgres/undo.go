@@ -22,7 +22,8 @@ import (
 func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
 	c, err := a.openEntry(ctx, e, server.UndoName)
 	if err != nil && !d.Done && isUnnamed(e) {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "the entry names no journal of the database, and no forward acts without: " + err.Error()}, nil
+		return activities.Undone{Outcome: activities.Nothing,
+			Observed: "the entry names no journal of the database, and no forward acts without: " + err.Error()}, nil
 	}
 	if err != nil {
 		return activities.Undone{}, err
@@ -52,7 +53,8 @@ func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 	return undone, err
 }
 
-// isUnnamed reports whether an entry names journals, and none of its own database: every forward of it is refused.
+// isUnnamed reports whether an entry names journals, and none of its own database: every forward of
+// it is refused.
 func isUnnamed(e activities.Entry) bool {
 	p, err := activities.DecodeParams[undoParams](e.Params)
 	return err == nil && strings.Contains(e.Place.Journal, "=") && server.RecordedJournal(e, p.Database) == ""
@@ -61,8 +63,9 @@ func isUnnamed(e activities.Entry) bool {
 // lookAgain is when a late sweep looks whether a forward has begun after all.
 const lookAgain = time.Hour
 
-// neverBegan is the outcome of an undo that finds no journal and cannot make it: a forward that has acted has left one, and one that is under way can
-// make it as little. Somebody may give the role the right to later, while a worker is stopped: so a late sweep looks again.
+// neverBegan is the outcome of an undo that finds no journal and cannot make it: a forward that has
+// acted has left one, and one that is under way can make it as little. Somebody may give the role
+// the right to later, while a worker is stopped: so a late sweep looks again.
 func (c *connection) neverBegan(e activities.Entry, cause error) (activities.Undone, error) {
 	if _, isFinal := errors.AsType[*activities.Error](cause); !isFinal {
 		return activities.Undone{}, cause // another attempt may be able to
@@ -75,7 +78,9 @@ func (c *connection) neverBegan(e activities.Entry, cause error) (activities.Und
 	}
 	return activities.Undone{
 		Outcome: activities.Nothing, LookAgain: lookAgain,
-		Observed: fmt.Sprintf("there is no journal, without which no forward acts, and it cannot be made (%v); a late sweep looks again in %s", cause, lookAgain),
+		Observed: fmt.Sprintf(
+			"there is no journal, without which no forward acts, and it cannot be made (%v); a late sweep looks again in %s",
+			cause, lookAgain),
 	}, nil
 }
 
@@ -98,12 +103,15 @@ func (c *connection) checkNotLost(e activities.Entry, isDone bool) error {
 		return err
 	}
 	if there {
-		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{e.Token}, &there); err != nil || there {
+		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{e.Token}, &there); err != nil ||
+			there {
 			return err // what it says is read behind the fence
 		}
 	}
-	return activities.Errorf(activities.DamagedRecord, "database %s has no record of token %s in unwind.record, though the step has acted (was the database restored from a backup?): "+
-		"nothing was touched; put the record back, or decide what becomes of the step", c.Name, e.Token)
+	return activities.Errorf(activities.DamagedRecord,
+		"database %s has no record of token %s in unwind.record, though the step has acted (was the database restored "+
+			"from a backup?): "+
+			"nothing was touched; put the record back, or decide what becomes of the step", c.Name, e.Token)
 }
 
 // undoOnce is one transaction.
@@ -114,30 +122,37 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 	}
 	switch {
 	case r == nil:
-		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record is gone since the undo began", c.Name, e.Token)
+		return activities.Undone{}, activities.Errorf(activities.DamagedRecord,
+			"database %s: the row of token %s in unwind.record is gone since the undo began", c.Name, e.Token)
 	case r.Forgotten || r.State == released:
-		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+		return activities.Undone{}, activities.Errorf(activities.Fenced,
+			"token %s was released: its rollback window has closed", e.Token)
 	case r.State == undone:
 		return r.Outcome, nil
 	}
 	if err := c.checkUnsettled(e.Token); err != nil {
 		return activities.Undone{}, err
 	}
-	outcome := activities.Undone{Outcome: activities.Nothing, Observed: "the transaction of the step was never committed, and no longer can be"}
+	outcome := activities.Undone{Outcome: activities.Nothing,
+		Observed: "the transaction of the step was never committed, and no longer can be"}
 	if r.Tables != nil {
 		if outcome, err = c.putBack(r, d); err != nil {
 			return activities.Undone{}, err
 		}
 	} else if d.Done {
-		return activities.Undone{}, activities.Errorf(activities.DamagedRecord, "database %s: the row of token %s in unwind.record says that the step has not acted, though it has; nothing was touched",
-			c.Name, e.Token)
+		return activities.Undone{},
+			activities.Errorf(activities.DamagedRecord,
+				"database %s: the row of token %s in unwind.record says that the step has not acted, though it has; nothing "+
+					"was touched",
+				c.Name, e.Token)
 	}
 	reach("restored")
 	raw, err := json.Marshal(keptOutcome{e.Token, outcome})
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if err := c.Run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw), timestamp(time.Now())); err != nil {
+	if err := c.Run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw),
+		timestamp(time.Now())); err != nil {
 		return activities.Undone{}, err
 	}
 	if err := c.settleMark(e.Token); err != nil {
@@ -155,7 +170,8 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if declared := alteration.DeclaredIn(r.Alterations); declared != nil {
 		return c.takeBackDeclared(r, declared, d)
 	}
-	// Triggers do not run again: what they changed was captured. Constraints that triggers enforce are looked at afterwards.
+	// Triggers do not run again: what they changed was captured. Constraints that triggers enforce are
+	// looked at afterwards.
 	if err := c.Run("SET LOCAL session_replication_role = replica"); err != nil {
 		return activities.Undone{}, err
 	}
@@ -171,7 +187,8 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	}
 	var backs []string
 	if len(r.Tables) > 0 || r.Alterations == nil {
-		backs = append(backs, fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table")))
+		backs = append(backs,
+			fmt.Sprintf("%s of %s as before", activities.CountOf(r.Rows, "row"), activities.CountOf(len(r.Tables), "table")))
 	}
 	if r.Alterations != nil {
 		reverted, err := c.revertSchema(r)
@@ -190,7 +207,8 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}, nil
 }
 
-// putRowsBack puts the rows of a step back. It reports whether that was forced, over what others have changed since.
+// putRowsBack puts the rows of a step back. It reports whether that was forced, over what others
+// have changed since.
 func (c *connection) putRowsBack(r *record, d activities.Decision) (forced bool, err error) {
 	if d.Force != "" {
 		for _, t := range r.Tables { // what was shown stays as it is until it is overwritten
@@ -212,8 +230,10 @@ func (c *connection) putRowsBack(r *record, d activities.Decision) (forced bool,
 	return forced, capture.WithoutTriggers(c.Connection, r.Tables, func() error { return c.replaceRows(r, forced) })
 }
 
-// takeBackDeclared runs the undo that a step declares. Records of other steps learn the ids of the tables that it makes anew.
-func (c *connection) takeBackDeclared(r *record, declared *alteration.Declared, d activities.Decision) (activities.Undone, error) {
+// takeBackDeclared runs the undo that a step declares. Records of other steps learn the ids of the
+// tables that it makes anew.
+func (c *connection) takeBackDeclared(r *record, declared *alteration.Declared,
+	d activities.Decision) (activities.Undone, error) {
 	outcome, err := alteration.TakeBack(c.Connection, r.N, r.Alterations, d)
 	if err != nil {
 		return activities.Undone{}, err
@@ -266,8 +286,8 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 	return "the schema is as before", err
 }
 
-// findMisfit returns why nothing of a step can be put back as things are; empty if it can. With lock, nobody changes what the step made until
-// the transaction ends.
+// findMisfit returns why nothing of a step can be put back as things are; empty if it can. With
+// lock, nobody changes what the step made until the transaction ends.
 func (c *connection) findMisfit(r *record, lock bool) (problem string, err error) {
 	if problem, err = capture.FindAltered(c.Connection, r.Tables); err == nil && problem == "" {
 		problem, err = alteration.FindLost(c.Connection, r.Alterations, lock)
@@ -278,28 +298,38 @@ func (c *connection) findMisfit(r *record, lock bool) (problem string, err error
 // checkComplete returns DamagedRecord unless all events are there that the step committed.
 func (c *connection) checkComplete(r *record) error {
 	var events int64
-	if err := c.Scan("SELECT coalesce(sum(cardinality(coalesce(old, new))), 0) FROM unwind.change WHERE record = $1", []any{r.N}, &events); err != nil {
+	if err := c.Scan("SELECT coalesce(sum(cardinality(coalesce(old, new))), 0) FROM unwind.change WHERE record = $1",
+		[]any{r.N}, &events); err != nil {
 		return err
 	}
 	if events != r.Rows {
-		return activities.Errorf(activities.DamagedRecord, "database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.Name, activities.CountOf(r.Rows, "row"), events)
+		return activities.Errorf(activities.DamagedRecord,
+			"database %s: the step changed %s, and unwind.change has %d of them; nothing was touched", c.Name,
+			activities.CountOf(r.Rows, "row"), events)
 	}
 	if digest, err := c.digestChanges(r.N); err != nil || digest != r.Seal.Changes {
 		if err == nil {
-			err = activities.Errorf(activities.DamagedRecord, "database %s: the rows of record %d in unwind.change are not those that the step has changed; nothing was touched", c.Name, r.N)
+			err = activities.Errorf(activities.DamagedRecord,
+				"database %s: the rows of record %d in unwind.change are not those that the step has changed; nothing was touched",
+				c.Name, r.N)
 		}
 		return err
 	}
 	return nil
 }
 
-// found joins each event of a table with the row that has its new key now, and with the one that has its old key.
+// found joins each event of a table with the row that has its new key now, and with the one that
+// has its old key.
 func found(t *capture.Table, columns string) string {
 	return fmt.Sprintf(`SELECT %[3]s FROM
-		(SELECT old, new, old::%[1]s AS o, new::%[1]s AS n, version FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e
-		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown, q.xmin AS version FROM ONLY %[1]s q WHERE e.new IS NOT NULL AND %[2]s) l ON true
-		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown FROM ONLY %[1]s q WHERE e.new IS NULL AND %[4]s
-			AND NOT EXISTS (SELECT FROM (SELECT new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 AND new IS NOT NULL OFFSET 0) o WHERE %[5]s = %[6]s)) b ON true`,
+		(SELECT old, new, old::%[1]s AS o, new::%[1]s AS n, version FROM unwind.event WHERE record = $1
+		AND relid = $2 OFFSET 0) e
+		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown, q.xmin AS version FROM ONLY %[1]s q
+		WHERE e.new IS NOT NULL AND %[2]s) l ON true
+		LEFT JOIN LATERAL (SELECT (q.*)::text AS image, to_jsonb(q.*)::text AS shown FROM ONLY %[1]s q WHERE e.new IS NULL
+		AND %[4]s
+			AND NOT EXISTS (SELECT FROM (SELECT new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2
+			AND new IS NOT NULL OFFSET 0) o WHERE %[5]s = %[6]s)) b ON true`,
 		t.Quoted(), t.On("e.n"), columns, t.On("e.o"), t.KeyOf("(o.n)"), t.KeyOf("q"))
 }
 
@@ -308,11 +338,13 @@ func keyOfEvent(t *capture.Table) string {
 	return fmt.Sprintf("CASE WHEN e.new IS NULL THEN %s ELSE %s END", t.KeyOf("(e.o)"), t.KeyOf("(e.n)"))
 }
 
-// isDrift is the condition for a row that the step left and that is gone or has another version, or for a deleted key that exists again.
+// isDrift is the condition for a row that the step left and that is gone or has another version, or
+// for a deleted key that exists again.
 const isDrift = `(e.new IS NOT NULL AND l.version IS DISTINCT FROM e.version OR b.image IS NOT NULL)`
 
 func lockRows(t *capture.Table) string {
-	return fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM (SELECT old::%[1]s AS o, new::%[1]s AS n FROM unwind.event WHERE record = $1 AND relid = $2 OFFSET 0) e
+	return fmt.Sprintf(`SELECT count(*) FROM (SELECT 1 FROM (SELECT old::%[1]s AS o, new::%[1]s AS n FROM unwind.event
+		WHERE record = $1 AND relid = $2 OFFSET 0) e
 		JOIN ONLY %[1]s q ON %[2]s OR %[3]s FOR UPDATE OF q) s`, t.Quoted(), t.On("e.n"), t.On("e.o"))
 }
 
@@ -328,8 +360,9 @@ func (c *connection) findDrift(r *record) (*drift.Error, error) {
 		type row struct {
 			Left, Now, Shown, Key *string
 		}
-		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[row], found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), `+keyOfEvent(t))+
-			" WHERE "+isDrift+" ORDER BY "+keyOfEvent(t)+` COLLATE "C"`, r.N, t.OID)
+		rows, err := server.Collect(c.Connection, pgx.RowToStructByPos[row],
+			found(t, `to_jsonb(e.n)::text, coalesce(l.image, b.image), coalesce(l.shown, b.shown), `+keyOfEvent(t))+
+				" WHERE "+isDrift+" ORDER BY "+keyOfEvent(t)+` COLLATE "C"`, r.N, t.OID)
 		if err != nil {
 			return nil, err
 		}
@@ -340,7 +373,9 @@ func (c *connection) findDrift(r *record) (*drift.Error, error) {
 			}
 			parts = append(parts, []byte(t.FullName()), []byte(*each.Key), []byte(state))
 			if i < capture.ShownRows {
-				shown = append(shown, fmt.Sprintf("%s, as the step left it and as it is now:\n%s", t.FullName(), capture.ShowRow(c.Connection, t, capture.Images{Old: each.Left, New: each.Shown})))
+				shown = append(shown,
+					fmt.Sprintf("%s, as the step left it and as it is now:\n%s", t.FullName(),
+						capture.ShowRow(c.Connection, t, capture.Images{Old: each.Left, New: each.Shown})))
 			}
 		}
 		total += len(rows)
@@ -348,14 +383,16 @@ func (c *connection) findDrift(r *record) (*drift.Error, error) {
 	if total == 0 {
 		return nil, nil //nolint:nilnil // documented
 	}
-	d := drift.New(fmt.Sprintf("since the step, %s changed, or inserted again under a key that it removed\n%s", activities.CountOf(total, "row"), strings.Join(shown, "")), parts...)
+	d := drift.New(fmt.Sprintf("since the step, %s changed, or inserted again under a key that it removed\n%s",
+		activities.CountOf(total, "row"), strings.Join(shown, "")), parts...)
 	return &d, nil
 }
 
 // errMoved is a change by somebody else between looking and replacing: the next attempt shows it.
 var errMoved = errors.New("a row was changed while the undo ran; it is looked at again")
 
-// removeRows deletes the rows that the step left: only in the version that it left, unless their drift is forced.
+// removeRows deletes the rows that the step left: only in the version that it left, unless their
+// drift is forced.
 func (c *connection) removeRows(n int64, t *capture.Table, forced bool) error {
 	condition := fmt.Sprintf("%s AND q.xmin = e.version", t.On("e.n"))
 	if forced {
@@ -378,21 +415,27 @@ func (c *connection) removeRows(n int64, t *capture.Table, forced bool) error {
 func (c *connection) verify(n int64, t *capture.Table) error {
 	var same int64
 	if err := c.Canonically(func() error {
-		return c.Scan(fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e
+		return c.Scan(
+			fmt.Sprintf(`SELECT count(*) FROM (SELECT old, old::%[1]s AS o FROM unwind.event WHERE record = $1 AND relid = $2
+				AND old IS NOT NULL OFFSET 0) e
 			JOIN ONLY %[1]s q ON %[2]s WHERE (q.*)::text = e.old`, t.Quoted(), t.On("e.o")), []any{n, t.OID}, &same)
 	}); err != nil {
 		return err
 	}
 	if want := t.Went + t.Changed; same != want {
-		return drift.New(fmt.Sprintf("%d of %s of %s would not be as before (a generated column, or a type, is computed in another way now); nothing was touched", want-same, activities.CountOf(want, "row"), t.FullName()))
+		return drift.New(
+			fmt.Sprintf(
+				"%d of %s of %s would not be as before (a generated column, or a type, is computed in another way now); "+
+					"nothing was touched", want-same, activities.CountOf(want, "row"), t.FullName()))
 	}
 	return nil
 }
 
-// passOn stores the version that a row has now in the records of other steps, if the row is again as such a step left it. Those that began later
-// may have acted earlier.
+// passOn stores the version that a row has now in the records of other steps, if the row is again
+// as such a step left it. Those that began later may have acted earlier.
 func (c *connection) passOn(n int64, t *capture.Table) error {
 	return capture.PassVersions(c.Connection, fmt.Sprintf(`SELECT e.image, q.xmin FROM
-		(SELECT old AS image, old::%[1]s AS o FROM unwind.event WHERE record = $1 AND relid = $2 AND old IS NOT NULL OFFSET 0) e JOIN ONLY %[1]s q ON %[2]s`, t.Quoted(), t.On("e.o")),
+		(SELECT old AS image, old::%[1]s AS o FROM unwind.event WHERE record = $1 AND relid = $2
+		AND old IS NOT NULL OFFSET 0) e JOIN ONLY %[1]s q ON %[2]s`, t.Quoted(), t.On("e.o")),
 		"r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.relid = $2", n, t.OID)
 }

@@ -11,19 +11,25 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 )
 
-// Values come back to the last digit, whatever settings a statement, a function or the database has when they change.
+// Values come back to the last digit, whatever settings a statement, a function or the database has
+// when they change.
 func TestValuesComeBackUnderAnySettings(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, `CREATE TABLE m (id int PRIMARY KEY, f float8, d date, i interval, b bytea, t timestamptz, c money, n int);
-		INSERT INTO m VALUES (1, 0.1::float8 + 0.2::float8, '2024-04-03', '1 month 2 days 03:04:05.678', '\x00ff27', '2024-04-30 23:59:59.123456+02', 12.34, 0)`)
+	d := newDatabase(t,
+		`CREATE TABLE m (id int PRIMARY KEY, f float8, d date, i interval, b bytea, t timestamptz, c money, n int);
+		INSERT INTO m VALUES (1, 0.1::float8 + 0.2::float8, '2024-04-03', '1 month 2 days 03:04:05.678', '\x00ff27',
+		'2024-04-30 23:59:59.123456+02', 12.34, 0)`)
 	before := d.dump()
 	for name, value := range map[string]string{
-		"extra_float_digits": "0", "datestyle": "German, DMY", "intervalstyle": "sql_standard", "bytea_output": "escape", "timezone": "Asia/Kolkata",
+		"extra_float_digits": "0", "datestyle": "German, DMY", "intervalstyle": "sql_standard", "bytea_output": "escape",
+		"timezone": "Asia/Kolkata",
 	} {
 		t.Run(name, func(t *testing.T) {
-			d.run("CREATE OR REPLACE FUNCTION bump() RETURNS void LANGUAGE plpgsql SET " + name + " = '" + value + "' AS $$ BEGIN UPDATE m SET n = n + 1; UPDATE m SET n = n + 1; END $$")
+			d.run("CREATE OR REPLACE FUNCTION bump() RETURNS void LANGUAGE plpgsql SET " + name + " = '" + value +
+				"' AS $$ BEGIN UPDATE m SET n = n + 1; UPDATE m SET n = n + 1; END $$")
 			for _, sql := range []string{
-				"SELECT bump()", "DO $$ BEGIN SET LOCAL " + name + " = '" + value + "'; UPDATE m SET n = n + 1; UPDATE m SET n = n + 1; END $$",
+				"SELECT bump()",
+				"DO $$ BEGIN SET LOCAL " + name + " = '" + value + "'; UPDATE m SET n = n + 1; UPDATE m SET n = n + 1; END $$",
 			} {
 				s := d.exec(sql)
 				s.database = &database{t: t}
@@ -45,7 +51,8 @@ func TestNoLimitOfTheRoleBoundsAnUndo(t *testing.T) {
 	before := d.dump()
 	s := d.exec("DELETE FROM big")
 	s.apply()
-	for _, limit := range []string{"statement_timeout = '2s'", "default_transaction_read_only = on", "default_transaction_isolation = 'serializable'"} {
+	for _, limit := range []string{"statement_timeout = '2s'", "default_transaction_read_only = on",
+		"default_transaction_isolation = 'serializable'"} {
 		d.asAdmin("ALTER ROLE worker IN DATABASE " + d.name + " SET " + limit)
 	}
 	s.undo(activities.Restored)
@@ -75,7 +82,8 @@ func TestKeysThatAreEqualOnlyByTypeAreTwo(t *testing.T) {
 // A table that took the name of the one that the step has changed is somebody's.
 func TestATableThatTookTheNameIsNotTouched(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, "CREATE TABLE orders (id int PRIMARY KEY, n int); INSERT INTO orders SELECT g, g FROM generate_series(1, 5) g")
+	d := newDatabase(t,
+		"CREATE TABLE orders (id int PRIMARY KEY, n int); INSERT INTO orders SELECT g, g FROM generate_series(1, 5) g")
 	s := d.exec("DELETE FROM orders WHERE id > 3")
 	s.apply()
 	d.run("ALTER TABLE orders RENAME TO orders_2025; CREATE TABLE orders (id int PRIMARY KEY, n int)")
@@ -84,14 +92,20 @@ func TestATableThatTookTheNameIsNotTouched(t *testing.T) {
 	require.Equal(t, theirs, d.dump())
 }
 
-// Triggers and rules that run whatever session_replication_role is do not run in an undo, and are enabled as before afterwards.
+// Triggers and rules that run whatever session_replication_role is do not run in an undo, and are
+// enabled as before afterwards.
 func TestTriggersThatAlwaysRunDoNotRunInAnUndo(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, "CREATE TABLE account (id int PRIMARY KEY, n int); INSERT INTO account SELECT g, g FROM generate_series(1, 5) g",
-		`CREATE TABLE audit (n bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, what text); CREATE TABLE seen (id int PRIMARY KEY);
-		CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit (what) VALUES (TG_OP); RETURN NULL; END $$;
-		CREATE TRIGGER log AFTER INSERT OR UPDATE OR DELETE ON account FOR EACH ROW EXECUTE FUNCTION log(); ALTER TABLE account ENABLE ALWAYS TRIGGER log;
-		CREATE RULE note AS ON INSERT TO account DO ALSO INSERT INTO seen VALUES (NEW.id); ALTER TABLE account ENABLE REPLICA RULE note`)
+	d := newDatabase(t,
+		"CREATE TABLE account (id int PRIMARY KEY, n int); INSERT INTO account SELECT g, g FROM generate_series(1, 5) g",
+		`CREATE TABLE audit (n bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY, what text);
+			CREATE TABLE seen (id int PRIMARY KEY);
+		CREATE FUNCTION log() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO audit (what) VALUES (TG_OP);
+		RETURN NULL; END $$;
+		CREATE TRIGGER log AFTER INSERT OR UPDATE OR DELETE ON account FOR EACH ROW EXECUTE FUNCTION log();
+		ALTER TABLE account ENABLE ALWAYS TRIGGER log;
+		CREATE RULE note AS ON INSERT TO account DO ALSO INSERT INTO seen VALUES (NEW.id);
+		ALTER TABLE account ENABLE REPLICA RULE note`)
 	before := d.wholeDump()
 	s := d.exec("UPDATE account SET n = 0 WHERE id = 1")
 	s.apply()
@@ -102,7 +116,8 @@ func TestTriggersThatAlwaysRunDoNotRunInAnUndo(t *testing.T) {
 // A foreign key that is NOT VALID may not have held before the step.
 func TestAForeignKeyThatIsNotValidBindsAsBefore(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, `CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent int, note text);
+	d := newDatabase(t,
+		`CREATE TABLE parent (id int PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent int, note text);
 		INSERT INTO child VALUES (1, 99, ''); ALTER TABLE child ADD FOREIGN KEY (parent) REFERENCES parent NOT VALID`)
 	before := d.dump()
 	s := d.exec("UPDATE child SET note = 'x'")
@@ -116,18 +131,24 @@ func TestAForeignKeyThatIsNotValidBindsAsBefore(t *testing.T) {
 	require.Contains(t, drift.Diff, "child_parent_fkey would not hold")
 }
 
-// The names of columns are theirs: those that statements of ours use for tables are not taken for one.
+// The names of columns are theirs: those that statements of ours use for tables are not taken for
+// one.
 func TestColumnsNamedAsTablesInStatements(t *testing.T) {
 	t.Parallel()
 	var columns []string
 	for name := 'a'; name <= 'z'; name++ {
 		columns = append(columns, string(name)+" int")
 	}
-	d := newDatabase(t, "CREATE TABLE parent (id int PRIMARY KEY, "+strings.Join(columns, ", ")+"); CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent, again int UNIQUE DEFERRABLE, "+strings.Join(columns, ", ")+")",
-		"INSERT INTO parent SELECT i, i FROM generate_series(1, 3) AS s(i); INSERT INTO child SELECT i, i + 0, i, i + 0 FROM generate_series(1, 3) AS s(i)")
+	d := newDatabase(t,
+		"CREATE TABLE parent (id int PRIMARY KEY, "+strings.Join(columns, ", ")+
+			"); CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent, again int UNIQUE DEFERRABLE, "+
+			strings.Join(columns, ", ")+")",
+		"INSERT INTO parent SELECT i, i FROM generate_series(1, 3) AS s(i); INSERT INTO child SELECT i, i + 0, i, i + 0 "+
+			"FROM generate_series(1, 3) AS s(i)")
 	before := d.wholeDump()
 	for _, statement := range []string{
-		"UPDATE parent SET a = 7", "UPDATE child SET again = -again", "DELETE FROM child", "INSERT INTO parent (id) VALUES (9)", "TRUNCATE parent CASCADE", "TRUNCATE child", "DROP TABLE parent CASCADE",
+		"UPDATE parent SET a = 7", "UPDATE child SET again = -again", "DELETE FROM child",
+		"INSERT INTO parent (id) VALUES (9)", "TRUNCATE parent CASCADE", "TRUNCATE child", "DROP TABLE parent CASCADE",
 		"ALTER TABLE child DROP COLUMN c",
 	} {
 		s := d.exec(statement)
@@ -137,7 +158,8 @@ func TestColumnsNamedAsTablesInStatements(t *testing.T) {
 	}
 }
 
-// The schema public is there in each database from the beginning: it cannot be moved out of the way.
+// The schema public is there in each database from the beginning: it cannot be moved out of the
+// way.
 func TestTheSchemaPublicIsNotDropped(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -148,11 +170,13 @@ func TestTheSchemaPublicIsNotDropped(t *testing.T) {
 	d.exec("DROP SCHEMA IF EXISTS none").apply()
 }
 
-// No text shows what is sensitive: of a partition by the name of its table, of rows that others have linked.
+// No text shows what is sensitive: of a partition by the name of its table, of rows that others
+// have linked.
 func TestSensitiveValuesAreShownNowhere(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t, people, `CREATE TABLE account (id int, mail text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
-		CREATE TABLE account_1 PARTITION OF account FOR VALUES FROM (0) TO (100); INSERT INTO account VALUES (1, 'HUSH-HUSH')`)
+		CREATE TABLE account_1 PARTITION OF account FOR VALUES FROM (0) TO (100);
+		INSERT INTO account VALUES (1, 'HUSH-HUSH')`)
 	d.limit(postgres.Database{Sensitive: []string{"public.account.mail", "public.person.secret"}})
 	diff := d.exec("DELETE FROM account WHERE id = 1").plan().Diff
 	require.Contains(t, diff, "mail=***")
@@ -166,7 +190,8 @@ func TestSensitiveValuesAreShownNowhere(t *testing.T) {
 	require.NotContains(t, diff, "HUSH-HUSH")
 }
 
-// Whoever fills a table that the step has made while the undo looks at it waits, and then finds no such table: nothing of theirs is dropped.
+// Whoever fills a table that the step has made while the undo looks at it waits, and then finds no
+// such table: nothing of theirs is dropped.
 func TestNobodyFillsWhatAnUndoIsAboutToDrop(t *testing.T) {
 	d := newDatabase(t, "CREATE TABLE account (id int PRIMARY KEY, n int); INSERT INTO account VALUES (1, 1)")
 	before := d.dump()
@@ -175,7 +200,8 @@ func TestNobodyFillsWhatAnUndoIsAboutToDrop(t *testing.T) {
 	locked := ""
 	point.Hook(func(label string) {
 		if label == "postgres.exec:removed" {
-			locked = d.value("SELECT count(*) FROM pg_locks WHERE relation = 'fresh'::regclass AND mode = 'AccessExclusiveLock' AND granted")
+			locked = d.value(
+				"SELECT count(*) FROM pg_locks WHERE relation = 'fresh'::regclass AND mode = 'AccessExclusiveLock' AND granted")
 		}
 	})
 	defer point.Hook(nil)
@@ -184,7 +210,8 @@ func TestNobodyFillsWhatAnUndoIsAboutToDrop(t *testing.T) {
 	require.Equal(t, before, d.dump())
 }
 
-// Of two steps at once, the one that began first may write last: the other's row is again as that left it when the first is undone.
+// Of two steps at once, the one that began first may write last: the other's row is again as that
+// left it when the first is undone.
 func TestStepsAtOnceAreUndoneInTheOrderInWhichTheyActed(t *testing.T) {
 	d := newDatabase(t, "CREATE TABLE account (id int PRIMARY KEY, n int); INSERT INTO account VALUES (1, 1), (5, 5)")
 	d.exec("UPDATE account SET n = 7 WHERE id = 5").apply() // the table is prepared
@@ -209,11 +236,13 @@ func TestStepsAtOnceAreUndoneInTheOrderInWhichTheyActed(t *testing.T) {
 // A statement changes more rows than the journal keeps together, and a later step some of them.
 func TestManyRowsAreKeptTogether(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, "CREATE TABLE many (id int PRIMARY KEY, n int); INSERT INTO many SELECT g, g FROM generate_series(1, 350) g")
+	d := newDatabase(t,
+		"CREATE TABLE many (id int PRIMARY KEY, n int); INSERT INTO many SELECT g, g FROM generate_series(1, 350) g")
 	before := d.dump()
 	first := d.exec("UPDATE many SET n = n + 1")
 	first.apply()
-	second := d.exec("UPDATE many SET n = -n WHERE id % 3 = 0", "DELETE FROM many WHERE id % 7 = 0", "INSERT INTO many SELECT g, g FROM generate_series(1001, 1250) g",
+	second := d.exec("UPDATE many SET n = -n WHERE id % 3 = 0", "DELETE FROM many WHERE id % 7 = 0",
+		"INSERT INTO many SELECT g, g FROM generate_series(1001, 1250) g",
 		"UPDATE many SET id = id + 1000 WHERE id > 1000")
 	second.apply()
 	d.run("UPDATE many SET n = 0 WHERE id = 299")

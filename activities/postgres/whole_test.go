@@ -24,20 +24,22 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// keeper is a role that may put checkpoints back: a member of the role that owns the databases, which may make others.
+// keeper is a role that may put checkpoints back: a member of the role that owns the databases,
+// which may make others.
 const keeper = "keeper"
 
 var makeKeeper sync.Once
 
 func keeperDSN(t testing.TB, server *postgrestest.Server, database string) string {
 	makeKeeper.Do(func() {
-		server.Exec(t, server.Admin("postgres"), "CREATE ROLE "+keeper+" LOGIN CREATEDB IN ROLE "+postgrestest.Role, "CREATE ROLE other")
+		server.Exec(t, server.Admin("postgres"), "CREATE ROLE "+keeper+" LOGIN CREATEDB IN ROLE "+postgrestest.Role,
+			"CREATE ROLE other")
 	})
 	return fmt.Sprintf("host=%s user=%s dbname=%s", server.Dir, keeper, database)
 }
 
-// checkpointCase is a checkpoint with what comes after it: a migration that Unwind does not see. The suite looks at what a step changes, and
-// a checkpoint alone changes nothing.
+// checkpointCase is a checkpoint with what comes after it: a migration that Unwind does not see.
+// The suite looks at what a step changes, and a checkpoint alone changes nothing.
 var checkpointCase = actiontest.Case{
 	Name: "checkpoint", Action: "postgres.checkpoint", Open: openMigrating, Manifest: dumpIn,
 	Start: func(t testing.TB, dir string) {
@@ -52,7 +54,8 @@ var checkpointCase = actiontest.Case{
 
 func openMigrating(dir string) (activities.World, error) {
 	database := postgres.Database{DSN: func() (string, error) { return dsnIn(dir) }}
-	w, err := postgres.New(postgres.Config{State: filepath.Join(dir, "state"), Databases: map[string]postgres.Database{"main": database, "again": database}})
+	w, err := postgres.New(postgres.Config{State: filepath.Join(dir, "state"),
+		Databases: map[string]postgres.Database{"main": database, "again": database}})
 	for i, a := range w.Actions {
 		if a.Spec().Name == "postgres.checkpoint" {
 			w.Actions[i] = migrating{a, dir}
@@ -81,7 +84,8 @@ func (m migrating) alone(token string, do func(ended string) error) error {
 	return do(f.Name() + "-ended")
 }
 
-func (m migrating) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (m migrating) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	r, err := m.Action.Apply(ctx, e, s, want)
 	if err != nil {
 		return r, err
@@ -103,7 +107,9 @@ func (m migrating) Apply(ctx context.Context, e activities.Entry, s activities.S
 		if err := json.Unmarshal(s.With, &with); err != nil {
 			return err
 		}
-		_, err = conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE account ADD COLUMN IF NOT EXISTS "%[1]s" int; UPDATE account SET owner = id || ' of %[1]s'; DELETE FROM entry WHERE n = 2`, with.Database))
+		_, err = conn.Exec(ctx,
+			fmt.Sprintf(`ALTER TABLE account ADD COLUMN IF NOT EXISTS "%[1]s" int; UPDATE account SET owner = id || ' of %[1]s';
+				DELETE FROM entry WHERE n = 2`, with.Database))
 		return err
 	})
 }
@@ -161,17 +167,23 @@ func (d *database) checkpoint(exclusive bool) *step {
 // migrate does what a migration tool might.
 func (d *database) migrate() {
 	d.t.Helper()
-	d.run("ALTER TABLE account ALTER id TYPE bigint", "DROP TABLE entry", "CREATE TABLE migrations AS SELECT 1 AS n", "UPDATE account SET owner = 'x' || owner WHERE id > 3",
+	d.run("ALTER TABLE account ALTER id TYPE bigint", "DROP TABLE entry", "CREATE TABLE migrations AS SELECT 1 AS n",
+		"UPDATE account SET owner = 'x' || owner WHERE id > 3",
 		"DELETE FROM account WHERE id = 1")
 }
 
-// TestAMigrationIsTakenBackWhole restores rows and the schema; what was replaced is kept until the release.
+// TestAMigrationIsTakenBackWhole restores rows and the schema; what was replaced is kept until the
+// release.
 func TestAMigrationIsTakenBackWhole(t *testing.T) {
 	t.Parallel()
-	d := newWhole(t, accounts, "CREATE VIEW rich AS SELECT owner FROM account WHERE balance > 50", "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'")
-	d.asAdmin("ALTER DATABASE "+d.name+" SET work_mem = '5MB'", "COMMENT ON DATABASE "+d.name+" IS 'it''s of\nthe shop'", "GRANT CREATE ON DATABASE "+d.name+" TO other")
-	const properties = `SELECT concat_ws(' ', datdba::regrole, datacl, encoding, datcollate, shobj_description(oid, 'pg_database'),
-		(SELECT string_agg(s::text, ' ') FROM (SELECT setrole, setconfig FROM pg_db_role_setting WHERE setdatabase = d.oid ORDER BY 1) s)) FROM pg_database d WHERE datname = current_database()`
+	d := newWhole(t, accounts, "CREATE VIEW rich AS SELECT owner FROM account WHERE balance > 50",
+		"CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+	d.asAdmin("ALTER DATABASE "+d.name+" SET work_mem = '5MB'", "COMMENT ON DATABASE "+d.name+" IS 'it''s of\nthe shop'",
+		"GRANT CREATE ON DATABASE "+d.name+" TO other")
+	const properties = `SELECT concat_ws(' ', datdba::regrole, datacl, encoding, datcollate, shobj_description(oid,
+		'pg_database'),
+		(SELECT string_agg(s::text, ' ') FROM (SELECT setrole, setconfig FROM pg_db_role_setting WHERE setdatabase = d.oid
+		ORDER BY 1) s)) FROM pg_database d WHERE datname = current_database()`
 	before, about := d.wholeDump(), d.value(properties)
 	s := d.checkpoint(true)
 	require.Contains(t, fmt.Sprint(s.plan().Facts), "restores the whole database")
@@ -230,7 +242,9 @@ func TestWithoutExclusiveAPersonIsAsked(t *testing.T) {
 	s.apply()
 	d.migrate()
 	shown := s.undo(activities.Drifted).Drift
-	for _, line := range []string{"~ table public.account: defined in another way", "~ table data public.account: 10 rows then, 9 now, with other values", "- table data public.entry: 30 rows", "+ table public.migrations"} {
+	for _, line := range []string{"~ table public.account: defined in another way",
+		"~ table data public.account: 10 rows then, 9 now, with other values", "- table data public.entry: 30 rows",
+		"+ table public.migrations"} {
 		require.Contains(t, shown.Diff, line)
 	}
 	require.Equal(t, shown, s.undo(activities.Drifted).Drift)
@@ -247,7 +261,8 @@ func TestEarlierStepsAreUndoneInTheRestoredDatabase(t *testing.T) {
 	t.Parallel()
 	d := newWhole(t, accounts)
 	before := d.wholeDump()
-	rows := d.exec("UPDATE account SET balance = 1 WHERE id < 4", "DELETE FROM entry WHERE n = 3", "INSERT INTO account (owner) VALUES ('new')")
+	rows := d.exec("UPDATE account SET balance = 1 WHERE id < 4", "DELETE FROM entry WHERE n = 3",
+		"INSERT INTO account (owner) VALUES ('new')")
 	rows.apply()
 	outer := d.checkpoint(true)
 	outer.apply()
@@ -263,7 +278,8 @@ func TestEarlierStepsAreUndoneInTheRestoredDatabase(t *testing.T) {
 	rows.undo(activities.Restored)
 	require.Equal(t, before, d.wholeDump())
 
-	// What was done and taken back before the checkpoint was restored stays known, and others may go on.
+	// What was done and taken back before the checkpoint was restored stays known, and others may go
+	// on.
 	_, err := more.action.Apply(t.Context(), more.entry, more.with, "")
 	require.Equal(t, activities.Fenced, activities.TypeOf(err), "%v", err)
 	place, err := d.world.Journal(t.Context())
@@ -348,21 +364,23 @@ func TestACheckpointThatCouldNotBePutBackIsRefused(t *testing.T) {
 
 	d.dsn = keeperDSN(t, d.server, d.name)
 	d.keepCheckpoints(postgres.Database{})
-	d.asAdmin("CREATE FUNCTION onlyroot() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'", "CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION onlyroot()",
+	d.asAdmin("CREATE FUNCTION onlyroot() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
+		"CREATE EVENT TRIGGER e ON ddl_command_end EXECUTE FUNCTION onlyroot()",
 		"ALTER FUNCTION onlyroot OWNER TO worker")
 	_, err := d.checkpoint(true).action.Apply(t.Context(), d.checkpoint(true).entry, d.checkpoint(true).with, "")
 	require.ErrorContains(t, err, "could not be put back")
 	require.Equal(t, activities.Refused, activities.TypeOf(err))
 }
 
-// TestACheckpointWhoseRowsCouldNotBePutBackIsRefused: a function that is made for the search path of applications fails under that of pg_restore, as
-// soon as there is a row.
+// TestACheckpointWhoseRowsCouldNotBePutBackIsRefused: a function that is made for the search path
+// of applications fails under that of pg_restore, as soon as there is a row.
 func TestACheckpointWhoseRowsCouldNotBePutBackIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newWhole(t, "CREATE FUNCTION double(n int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT n * 2'",
 		"CREATE FUNCTION f(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN double(n); END'")
 	for _, table := range []string{
-		"CREATE TABLE t (n int, m int GENERATED ALWAYS AS (f(n)) STORED)", "CREATE TABLE t (n int); CREATE INDEX ON t (f(n))", "CREATE TABLE t (n int CHECK (f(n) > 0))",
+		"CREATE TABLE t (n int, m int GENERATED ALWAYS AS (f(n)) STORED)", "CREATE TABLE t (n int); CREATE INDEX ON t (f(n))",
+		"CREATE TABLE t (n int CHECK (f(n) > 0))",
 	} {
 		d.run(table, "INSERT INTO t VALUES (1)")
 		s := d.checkpoint(true)
@@ -372,7 +390,8 @@ func TestACheckpointWhoseRowsCouldNotBePutBackIsRefused(t *testing.T) {
 		require.Equal(t, activities.Refused, activities.TypeOf(err))
 		d.run("DROP TABLE t")
 	}
-	d.run("ALTER FUNCTION f SET search_path = public", "CREATE TABLE t (n int CHECK (f(n) > 0), m int GENERATED ALWAYS AS (f(n)) STORED)", "INSERT INTO t VALUES (1)")
+	d.run("ALTER FUNCTION f SET search_path = public",
+		"CREATE TABLE t (n int CHECK (f(n) > 0), m int GENERATED ALWAYS AS (f(n)) STORED)", "INSERT INTO t VALUES (1)")
 	before := d.wholeDump()
 	s := d.checkpoint(true)
 	s.apply()
@@ -385,7 +404,8 @@ func TestACheckpointWhoseRowsCouldNotBePutBackIsRefused(t *testing.T) {
 func TestAnOldProgramIsRefused(t *testing.T) {
 	d := newWhole(t, accounts)
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "pg_dump"), []byte("#!/bin/sh\necho 'pg_dump (PostgreSQL) 13.4'\n"), 0o700))
+	require.NoError(t,
+		os.WriteFile(filepath.Join(folder, "pg_dump"), []byte("#!/bin/sh\necho 'pg_dump (PostgreSQL) 13.4'\n"), 0o700))
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	d.checkpoint(true).refused("the PATH of the worker is 13; install the client programs of PostgreSQL")
 	t.Setenv("PATH", folder+"/none")
@@ -396,7 +416,8 @@ func TestAnOldProgramIsRefused(t *testing.T) {
 func TestAProgramThatIsKilledIsRunAgain(t *testing.T) {
 	d := newWhole(t, accounts)
 	before := d.wholeDump()
-	// killOnce lets a program end by a signal the next time that it is given this option, with what it has written cut.
+	// killOnce lets a program end by a signal the next time that it is given this option, with what it
+	// has written cut.
 	folder := t.TempDir()
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	killOnce := func(program, option string) {
@@ -437,7 +458,8 @@ exec %[1]q "$@"
 	require.Equal(t, left, d.wholeDump())
 	s.undo(activities.Restored)
 	require.Equal(t, before, d.wholeDump())
-	require.Equal(t, "0", d.value("SELECT count(*) FROM pg_database WHERE starts_with(datname, 'unwind_new_"+s.entry.Token+"')"))
+	require.Equal(t, "0",
+		d.value("SELECT count(*) FROM pg_database WHERE starts_with(datname, 'unwind_new_"+s.entry.Token+"')"))
 }
 
 // TestACheckpointThatHasNoRoomIsRefused before it is taken.
@@ -453,8 +475,9 @@ func TestACheckpointThatHasNoRoomIsRefused(t *testing.T) {
 	d.checkpoint(true).refused("make room, or move the worker's state to a larger disk")
 }
 
-// A checkpoint is in the folder of the worker that took it. Without it, or with that of before the step, nobody takes the step for one that has
-// done nothing: the undo is parked, and says where the checkpoint is. With the folder it is undone.
+// A checkpoint is in the folder of the worker that took it. Without it, or with that of before the
+// step, nobody takes the step for one that has done nothing: the undo is parked, and says where the
+// checkpoint is. With the folder it is undone.
 func TestACheckpointWhoseFolderIsAnother(t *testing.T) {
 	t.Parallel()
 	d := newWhole(t, accounts)
@@ -477,7 +500,8 @@ func TestACheckpointWhoseFolderIsAnother(t *testing.T) {
 		}
 		return s.action.Undo(t.Context(), s.entry, activities.Decision{})
 	}
-	for state, want := range map[string]activities.ErrorType{t.TempDir(): activities.WrongPlace, saved: activities.DamagedRecord} {
+	for state, want := range map[string]activities.ErrorType{t.TempDir(): activities.WrongPlace,
+		saved: activities.DamagedRecord} {
 		_, err := undo(state)
 		require.Equal(t, want, activities.TypeOf(err), "%v", err)
 		require.ErrorContains(t, err, filepath.Join(state, "journal"))

@@ -20,7 +20,8 @@ import (
 type Config struct {
 	// Databases are the databases that steps may use, by the name that they use.
 	Databases server.Databases
-	// State is the folder of the worker in which the checkpoints of whole databases are kept. Without it there is no postgres.checkpoint.
+	// State is the folder of the worker in which the checkpoints of whole databases are kept. Without
+	// it there is no postgres.checkpoint.
 	State string
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool
@@ -96,8 +97,8 @@ func New(c Config) (activities.World, error) {
 	}, err
 }
 
-// journalID names the journals: those of all databases that answer, as NAME=ID. A step needs only that of its own database, so
-// databases can be added later.
+// journalID names the journals: those of all databases that answer, as NAME=ID. A step needs only
+// that of its own database, so databases can be added later.
 func (w *world) journalID(ctx context.Context) (string, error) {
 	var ids []string
 	var problems []error

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
-// touched are the keys of commands: those that they change, and those that they only read, each once.
+// touched are the keys of commands: those that they change, and those that they only read, each
+// once.
 type touched struct{ changed, read []string }
 
 func (t touched) all() []string { return slices.Concat(t.changed, t.read) }
@@ -25,17 +26,20 @@ const (
 
 // escaping are commands that reach beyond the keys that the server finds in them, with the way out.
 var escaping = map[string]string{
-	"flushall": wayOutKeys, "flushdb": wayOutKeys, "keys": wayOutKeys, "scan": wayOutKeys, "dbsize": wayOutKeys, "randomkey": wayOutKeys,
-	"multi": wayOutUnit, "exec": wayOutUnit, "discard": wayOutUnit, "watch": wayOutUnit, "unwatch": wayOutUnit,
-	"eval": wayOutScript, "eval_ro": wayOutScript, "evalsha": wayOutScript, "evalsha_ro": wayOutScript, "script": wayOutScript,
-	"fcall": wayOutScript, "fcall_ro": wayOutScript, "function": wayOutScript,
+	"flushall": wayOutKeys, "flushdb": wayOutKeys, "keys": wayOutKeys, "scan": wayOutKeys, "dbsize": wayOutKeys,
+	"randomkey": wayOutKeys,
+	"multi":     wayOutUnit, "exec": wayOutUnit, "discard": wayOutUnit, "watch": wayOutUnit, "unwatch": wayOutUnit,
+	"eval": wayOutScript, "eval_ro": wayOutScript, "evalsha": wayOutScript, "evalsha_ro": wayOutScript,
+	"script": wayOutScript,
+	"fcall":  wayOutScript, "fcall_ro": wayOutScript, "function": wayOutScript,
 	"select":    "a step works on the logical database that the worker's config names",
 	"move":      "it moves a key to another logical database; write the value there in a step of its own",
 	"swapdb":    "it exchanges whole databases; let an operator do it",
 	"migrate":   "it sends keys to another server; let an operator do it",
 	"publish":   "a message cannot be called back; send it outside of the task",
 	"spublish":  "a message cannot be called back; send it outside of the task",
-	"subscribe": "a step cannot wait for messages", "psubscribe": "a step cannot wait for messages", "ssubscribe": "a step cannot wait for messages",
+	"subscribe": "a step cannot wait for messages", "psubscribe": "a step cannot wait for messages",
+	"ssubscribe": "a step cannot wait for messages",
 }
 
 // findKeys asks the server for the keys of commands, and refuses a command that cannot be undone.
@@ -68,7 +72,8 @@ func (c *connection) findKeys(commands []command) (touched, error) {
 	slices.Sort(found.changed)
 	slices.Sort(found.read)
 	found.changed = slices.Compact(found.changed)
-	found.read = slices.DeleteFunc(slices.Compact(found.read), func(key string) bool { return slices.Contains(found.changed, key) })
+	found.read = slices.DeleteFunc(slices.Compact(found.read),
+		func(key string) bool { return slices.Contains(found.changed, key) })
 	return found, c.checkLimits(found)
 }
 
@@ -84,15 +89,18 @@ func (cmd command) checkName() error {
 		return refused("%s: %s cannot be undone: %s", cmd.where, strings.ToUpper(name), wayOut)
 	}
 	switch {
-	case name == "copy" && slices.ContainsFunc(cmd.args[min(3, len(cmd.args)):], func(arg string) bool { return strings.EqualFold(arg, "db") }):
+	case name == "copy" &&
+		slices.ContainsFunc(cmd.args[min(3, len(cmd.args)):], func(arg string) bool { return strings.EqualFold(arg, "db") }):
 		return refused("%s: COPY with DB writes to another logical database; leave DB out", cmd.where)
 	case (name == "sort" || name == "sort_ro") && cmd.readsByPattern():
-		return refused("%s: %s with BY or GET reads keys by a pattern; sort by the elements themselves", cmd.where, strings.ToUpper(name))
+		return refused("%s: %s with BY or GET reads keys by a pattern; sort by the elements themselves", cmd.where,
+			strings.ToUpper(name))
 	}
 	return nil
 }
 
-// readsByPattern reports whether a SORT reads keys by a pattern: one without an asterisk, such as "nosort" or "#", names none.
+// readsByPattern reports whether a SORT reads keys by a pattern: one without an asterisk, such as
+// "nosort" or "#", names none.
 func (cmd command) readsByPattern() bool {
 	for i, arg := range cmd.args[:len(cmd.args)-1] {
 		if i > 1 && (strings.EqualFold(arg, "by") || strings.EqualFold(arg, "get")) && strings.Contains(cmd.args[i+1], "*") {
@@ -129,7 +137,8 @@ func (c *connection) addKeys(found *touched, cmd command, info, keys *client.Cmd
 	has := func(flag string) bool { return slices.Contains(flags, any(flag)) }
 	switch {
 	case has("blocking") && cmd.waits():
-		return refused("%s: %s waits for others, and cannot be part of an atomic unit; use the command that does not wait", cmd.where, name)
+		return refused("%s: %s waits for others, and cannot be part of an atomic unit; use the command that does not wait",
+			cmd.where, name)
 	case has("pubsub"), has("noscript"), has("admin"):
 		return refused("%s: %s cannot be undone: %s", cmd.where, name, wayOutServer)
 	}
@@ -166,7 +175,8 @@ const maxKeys = 2000
 // checkLimits refuses keys that the worker's config does not allow, and too many of them.
 func (c *connection) checkLimits(found touched) error {
 	if n := len(found.changed) + len(found.read); n > maxKeys {
-		return refused("commands: they name %s, and one step may name %d; make several steps of it", activities.CountOf(n, "key"), maxKeys)
+		return refused("commands: they name %s, and one step may name %d; make several steps of it",
+			activities.CountOf(n, "key"), maxKeys)
 	}
 	return keyvalue.Limits{Config: configKey + "." + c.name, Allow: c.Allow, Deny: c.Deny}.Check(found.changed, found.read)
 }
@@ -196,5 +206,6 @@ func (c *connection) failed(commands []command, a answer) error {
 		return refused("database %s: %s; nothing was changed", c.name, a.text("error"))
 	}
 	cmd := commands[n-1]
-	return activities.Errorf(activities.ActionDenied, "%s: %s: %s; nothing was changed", cmd.where, strings.ToUpper(cmd.args[0]), strings.TrimPrefix(a.text("error"), "ERR "))
+	return activities.Errorf(activities.ActionDenied, "%s: %s: %s; nothing was changed", cmd.where,
+		strings.ToUpper(cmd.args[0]), strings.TrimPrefix(a.text("error"), "ERR "))
 }

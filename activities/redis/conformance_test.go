@@ -33,13 +33,16 @@ var cases = []actiontest.Case{{
 	Name: "exec", Action: "redis.exec", Start: startShop, Open: openIn, Manifest: dumpIn,
 	With: func(string) any {
 		return map[string]any{"database": "main", "commands": []any{
-			[]any{"SET", "name", canary}, []any{"INCRBY", "visits", 5}, []any{"DEL", "session:1", "session:9"}, []any{"PERSIST", "session:2"},
+			[]any{"SET", "name", canary}, []any{"INCRBY", "visits", 5}, []any{"DEL", "session:1", "session:9"},
+			[]any{"PERSIST", "session:2"},
 			[]any{"HSET", "user", "age", 32, "town", "Rome"}, []any{"RPUSH", "queue", "c"}, []any{"SADD", "made", "one"},
-			[]any{"ZINCRBY", "rank", 1.5, "ann"}, []any{"XADD", "log", "5-1", "what", "happened"}, []any{"SUNIONSTORE", "all", "tags", "made"},
+			[]any{"ZINCRBY", "rank", 1.5, "ann"}, []any{"XADD", "log", "5-1", "what", "happened"}, []any{"SUNIONSTORE", "all",
+				"tags", "made"},
 		}}
 	},
 	Next: func(string) any {
-		return map[string]any{"database": "main", "commands": []any{[]any{"HDEL", "user", "age"}, []any{"APPEND", "visits", "0"}}}
+		return map[string]any{"database": "main",
+			"commands": []any{[]any{"HDEL", "user", "age"}, []any{"APPEND", "visits", "0"}}}
 	},
 	Drift:     visit,
 	Meanwhile: visit,
@@ -48,8 +51,10 @@ var cases = []actiontest.Case{{
 
 // shop is a database with a key of each type, two of which expire.
 var shop = []string{
-	"SET visits 10", "SET session:1 a EX 100000", "SET session:2 b EX 200000", "HSET user name Ann age 31", "RPUSH queue a b", "SADD tags x y 3",
-	"ZADD rank 1 ann 2 bob", "XADD log 1-1 a b", "XADD log 1-2 c d", "XGROUP CREATE log readers 0", "XREADGROUP GROUP readers one COUNT 1 STREAMS log >",
+	"SET visits 10", "SET session:1 a EX 100000", "SET session:2 b EX 200000", "HSET user name Ann age 31",
+	"RPUSH queue a b", "SADD tags x y 3",
+	"ZADD rank 1 ann 2 bob", "XADD log 1-1 a b", "XADD log 1-2 c d", "XGROUP CREATE log readers 0",
+	"XREADGROUP GROUP readers one COUNT 1 STREAMS log >",
 }
 
 func startShop(t testing.TB, dir string) {

@@ -19,7 +19,8 @@ import (
 
 const (
 	connectLimit = 10 * time.Second
-	// answerLimit is how long an answer may take, whatever the limit of the call: a server that was stopped never answers.
+	// answerLimit is how long an answer may take, whatever the limit of the call: a server that was
+	// stopped never answers.
 	answerLimit = time.Minute
 	// oldest is the first version with all that the scripts use.
 	oldest = 7
@@ -38,7 +39,8 @@ type connection struct {
 	end    func()
 }
 
-// connect opens a connection, and refuses a server that cannot be used. Its errors name no part of the address.
+// connect opens a connection, and refuses a server that cannot be used. Its errors name no part of
+// the address.
 func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	d, known := w.Databases[name]
 	if !known {
@@ -50,7 +52,9 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	}
 	o, err := client.ParseURL(address)
 	if err != nil {
-		return nil, refused("database %s: the address is not one of Redis; write redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss:// for TLS, or unix:///PATH?db=NUMBER", name)
+		return nil, refused(
+			"database %s: the address is not one of Redis; write redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss:// for TLS, "+
+				"or unix:///PATH?db=NUMBER", name)
 	}
 	activities.MaskerFrom(ctx).Add(address)
 	activities.MaskerFrom(ctx).Add(o.Password)
@@ -76,15 +80,16 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	return c, nil
 }
 
-// silenceClient keeps the client from logging: what it would say names addresses, and our errors say the rest.
+// silenceClient keeps the client from logging: what it would say names addresses, and our errors
+// say the rest.
 var silenceClient = sync.OnceFunc(func() { client.SetLogger(silence{}) })
 
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// cutLine ends the connections of a call that is cancelled: the client itself waits for an answer until a deadline. It has one for
-// pipelines and one for all else.
+// cutLine ends the connections of a call that is cancelled: the client itself waits for an answer
+// until a deadline. It has one for pipelines and one for all else.
 type cutLine struct {
 	mu    sync.Mutex
 	conns []net.Conn
@@ -130,8 +135,10 @@ func (c *connection) begin() error {
 		return refused("database %s: the server is Redis %s; %d.0 or newer is needed", c.name, version, oldest)
 	}
 	if c.info["cluster_enabled"] == "1" {
-		return refused("database %s: the server belongs to a cluster, which is not supported: the undo record must be in the same slot as the keys; "+
-			"use a server that is not in cluster mode", c.name)
+		return refused(
+			"database %s: the server belongs to a cluster, which is not supported: the undo record must be in the same slot "+
+				"as the keys; "+
+				"use a server that is not in cluster mode", c.name)
 	}
 	if c.info["role"] == "slave" {
 		return refused("database %s: the server is a read-only replica; name the primary", c.name)
@@ -139,7 +146,8 @@ func (c *connection) begin() error {
 	return nil
 }
 
-// explain turns an error of the server or of the line into one of the contract. What it says names no part of the address.
+// explain turns an error of the server or of the line into one of the contract. What it says names
+// no part of the address.
 func (c *connection) explain(err error) error {
 	if err == nil {
 		return nil
@@ -157,36 +165,47 @@ func (c *connection) explain(err error) error {
 	code, _, _ := strings.Cut(said.Error(), " ")
 	switch code {
 	case "WRONGPASS", "NOAUTH":
-		return refused("database %s: the server refuses the worker's user or password (%s); correct the secret that holds the address", c.name, code)
+		return refused(
+			"database %s: the server refuses the worker's user or password (%s); correct the secret that holds the address",
+			c.name, code)
 	case "NOPERM":
-		return refused("database %s: the worker's user lacks a permission (%s); docs/redis.md lists those that it needs", c.name, said.Error())
+		return refused("database %s: the worker's user lacks a permission (%s); docs/redis.md lists those that it needs",
+			c.name, said.Error())
 	case "READONLY":
 		return refused("database %s: the server is a read-only replica; name the primary", c.name)
 	case "OOM":
-		return fmt.Errorf("database %s: the server's memory is full (maxmemory), and nothing was changed; it is tried again", c.name)
+		return fmt.Errorf("database %s: the server's memory is full (maxmemory), and nothing was changed; it is tried again",
+			c.name)
 	}
 	if strings.Contains(said.Error(), "DB index is out of range") {
-		return refused("database %s: the server has no logical database %d; correct the secret that holds the address", c.name, c.number)
+		return refused("database %s: the server has no logical database %d; correct the secret that holds the address",
+			c.name, c.number)
 	}
 	return fmt.Errorf("database %s: %s", c.name, said.Error())
 }
 
-// persistence says what of the server's data, and so of the undo records, may be lost; empty if nothing is known to be.
+// persistence says what of the server's data, and so of the undo records, may be lost; empty if
+// nothing is known to be.
 func (c *connection) persistence() []string {
 	var all []string
 	if c.info["aof_enabled"] == "0" {
 		saves, err := c.client.ConfigGet(c.ctx, "save").Result()
 		switch {
 		case err != nil:
-			all = append(all, "the server has no append-only file, and may lose undo records together with its data when it restarts")
+			all = append(all,
+				"the server has no append-only file, and may lose undo records together with its data when it restarts")
 		case saves["save"] == "":
-			all = append(all, "the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
+			all = append(all,
+				"the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
 		default:
-			all = append(all, "the server saves snapshots only (RDB): a crash loses what it did since the last one, with the undo records")
+			all = append(all,
+				"the server saves snapshots only (RDB): a crash loses what it did since the last one, with the undo records")
 		}
 	}
 	if policy := c.info["maxmemory_policy"]; c.info["maxmemory"] != "0" && strings.HasPrefix(policy, "allkeys-") {
-		all = append(all, "the server evicts any key when its memory is full (maxmemory-policy "+policy+"): it can lose undo records, which is then reported")
+		all = append(all,
+			"the server evicts any key when its memory is full (maxmemory-policy "+policy+
+				"): it can lose undo records, which is then reported")
 	}
 	return all
 }

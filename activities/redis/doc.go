@@ -2,16 +2,19 @@
 //
 // # How a change is undone
 //
-// A step is one Lua script, which the server runs as a whole or not at all: it keeps what the keys of the commands hold, as DUMP has it, with the
-// times at which they expire; runs the commands; and writes the record of the step's token. If a command fails, the script puts the keys back. A step whose
-// answer was lost has its record, or has done nothing. The keys are those that the server itself finds in a command (COMMAND
-// GETKEYSANDFLAGS); a command whose keys it cannot name is refused.
+// A step is one Lua script, which the server runs as a whole or not at all: it keeps what the keys
+// of the commands hold, as DUMP has it, with the times at which they expire; runs the commands; and
+// writes the record of the step's token. If a command fails, the script puts the keys back. A step
+// whose answer was lost has its record, or has done nothing. The keys are those that the server
+// itself finds in a command (COMMAND GETKEYSANDFLAGS); a command whose keys it cannot name is
+// refused.
 //
 // # Drift
 //
-// The record has a digest of what each key held when the step was done. It covers the content, and not how the server stores it: the bytes
-// of DUMP differ between two sets with the same members. The undo compares, and then puts the keys back in a script that first
-// makes sure that each is still as it was seen.
+// The record has a digest of what each key held when the step was done. It covers the content, and
+// not how the server stores it: the bytes of DUMP differ between two sets with the same members.
+// The undo compares, and then puts the keys back in a script that first makes sure that each is
+// still as it was seen.
 //
 // # Fence
 //
@@ -19,6 +22,7 @@
 //
 // # Journal
 //
-// All records of a database are in one hash, unwind:journal, together with a random id, which is part of the place of each step. A server that loses its
-// memory, or evicts the hash, loses the id as well: every later call then reports damage, and never that there is nothing to undo.
+// All records of a database are in one hash, unwind:journal, together with a random id, which is
+// part of the place of each step. A server that loses its memory, or evicts the hash, loses the id
+// as well: every later call then reports damage, and never that there is nothing to undo.
 package redis

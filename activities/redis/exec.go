@@ -68,8 +68,10 @@ func (a *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 		return activities.Change{}, err
 	}
 	change.Summary, change.Diff, change.Undo = f.name+": "+summarize(changes), f.showKeys(changes), execSpec.Undo
-	change.Keys, change.Digest, change.Counts = []string{keyPrefix + f.name}, f.digest(changes), keyvalue.CountsOf(countChanges(changes))
-	change.Facts = append(change.Facts, "it changes "+activities.CountOf(len(changes), "key")+": "+keyvalue.JoinSome(f.touched.changed))
+	change.Keys, change.Digest, change.Counts = []string{keyPrefix + f.name}, f.digest(changes),
+		keyvalue.CountsOf(countChanges(changes))
+	change.Facts = append(change.Facts,
+		"it changes "+activities.CountOf(len(changes), "key")+": "+keyvalue.JoinSome(f.touched.changed))
 	change.Facts = append(change.Facts, f.persistence()...)
 	return change, nil
 }
@@ -92,13 +94,15 @@ func (f *forward) weigh(changes []keyChange) (activities.Change, error) {
 	return w, nil
 }
 
-// mayAsk reports whether a person may have to approve the change; if not, there is no need to see it before it is made.
+// mayAsk reports whether a person may have to approve the change; if not, there is no need to see
+// it before it is made.
 func (f *forward) mayAsk() bool {
 	most := int64(len(f.touched.changed))
 	return activities.MostOf(most, most) || activities.Judge(f.ctx, activities.Change{Risk: activities.Medium}) != nil
 }
 
-// rehearse returns the keys that the commands change, as they are and as the commands would leave them.
+// rehearse returns the keys that the commands change, as they are and as the commands would leave
+// them.
 func (f *forward) rehearse() ([]keyChange, error) {
 	args := append([]any{f.id, len(f.touched.changed), maxBytes, maxElements, f.number}, flatten(f.commands)...)
 	a, err := f.run(planScript, f.touched.all(), args...)
@@ -135,7 +139,8 @@ func (f *forward) digest(changes []keyChange) activities.Digest {
 }
 
 // Apply runs the commands together with their record.
-func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
 		return activities.Result{}, err
 	}
@@ -164,7 +169,8 @@ func (a *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 // errMoved is a change by somebody else between looking and acting.
 var errMoved = errors.New("a key was changed meanwhile")
 
-func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private string, want activities.Digest) (activities.Result, error) {
+func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private string,
+	want activities.Digest) (activities.Result, error) {
 	made, err := owned(ctx, e)
 	if err != nil {
 		return activities.Result{}, err
@@ -185,7 +191,8 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private str
 	case "applied":
 		return f.result(a), nil
 	case "fenced":
-		return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, a.text("state"))
+		return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late",
+			e.Token, a.text("state"))
 	case "damaged":
 		return activities.Result{}, f.damaged(e, a.text("what"))
 	case "moved":
@@ -196,7 +203,8 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private str
 	return activities.Result{}, f.failed(f.commands, a)
 }
 
-// expect returns the digest and the expiry of each key as it was approved or judged, for a step that has not acted yet.
+// expect returns the digest and the expiry of each key as it was approved or judged, for a step
+// that has not acted yet.
 func (f *forward) expect(e activities.Entry, want activities.Digest) ([]any, error) {
 	if want == "" && !f.mayAsk() {
 		return nil, nil
@@ -217,7 +225,9 @@ func (f *forward) expect(e activities.Entry, want activities.Digest) ([]any, err
 		return nil, err
 	}
 	if got := f.digest(changes); want != "" && got != want {
-		return nil, activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: now it is %s (%s), approved was %s", summarize(changes), got.Short(), want.Short())
+		return nil, activities.Errorf(activities.StaleApproval,
+			"the change is not the one that was approved: now it is %s (%s), approved was %s", summarize(changes), got.Short(),
+			want.Short())
 	}
 	var expected []any
 	for _, k := range changes {

@@ -16,7 +16,8 @@ import (
 func TestPlanShowsWhatEachKeyLosesAndGains(t *testing.T) {
 	d := newDatabase(t, shop...)
 	before := d.dump()
-	s := d.exec("SET visits 11", "HSET user age 32", "DEL session:1", "EXPIREAT session:2 4102444800", "SADD made one", "GET visits", "ZADD rank 1 ann")
+	s := d.exec("SET visits 11", "HSET user age 32", "DEL session:1", "EXPIREAT session:2 4102444800", "SADD made one",
+		"GET visits", "ZADD rank 1 ann")
 	c := s.plan()
 	require.Equal(t, "main: 1 key added, 1 removed, 3 changed", c.Summary)
 	require.False(t, c.Unchanged)
@@ -47,7 +48,8 @@ func TestSensitiveContentIsNotShown(t *testing.T) {
 	require.Contains(t, drift.Diff, "***")
 	require.NotContains(t, drift.Diff, "4444")
 	s = d.exec("SET other 3")
-	s.with.Checks = []activities.Check{{Query: &activities.QueryCheck{SQL: "MGET other card:1", Expect: json.RawMessage(`["3", "x"]`)}}}
+	s.with.Checks = []activities.Check{
+		{Query: &activities.QueryCheck{SQL: "MGET other card:1", Expect: json.RawMessage(`["3", "x"]`)}}}
 	_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
 	require.EqualError(t, err, `CheckFailed: check 1 (query, live): MGET other card:1: it is ***, want ["3", "x"]`)
 	s.with.Checks[0].Query.Expect = json.RawMessage(`["3", "4444"]`)
@@ -75,23 +77,34 @@ func TestRefusals(t *testing.T) {
 	d := newDatabase(t, shop...)
 	for line, want := range map[string]string{
 		"FLUSHALL": "name the keys", "flushdb ASYNC": "name the keys", "KEYS *": "name the keys", "SCAN 0": "name the keys",
-		"EVAL return 0": "what a script touches cannot be known beforehand", "FCALL f 0": "what a script touches", "SCRIPT FLUSH": "what a script touches",
-		"MULTI": "one atomic unit already", "SELECT 3": "the logical database that the worker's config names", "MOVE visits 3": "another logical database",
-		"COPY visits other DB 3": "leave DB out", "SWAPDB 0 1": "exchanges whole databases", "MIGRATE h 1 visits 0 5": "another server",
-		"CONFIG SET maxmemory 1": "names no key", "SHUTDOWN": "let an operator do it", "DEBUG SLEEP 1": "let an operator do it", "PING": "names no key",
-		"BLPOP queue 0": "waits for others", "XREAD BLOCK 0 STREAMS log $": "waits for others", "XREADGROUP GROUP readers block BLOCK 0 STREAMS log >": "waits for others", "PUBLISH c m": "cannot be called back", "SUBSCRIBE c": "cannot wait for messages",
-		"SORT queue BY w_*": "reads keys by a pattern", "SORT queue BY nosort GET # GET o_*": "reads keys by a pattern", "NOSUCH visits": "the server knows no command NOSUCH", "SET visits": "finds no keys in it",
+		"EVAL return 0": "what a script touches cannot be known beforehand", "FCALL f 0": "what a script touches",
+		"SCRIPT FLUSH": "what a script touches",
+		"MULTI":        "one atomic unit already", "SELECT 3": "the logical database that the worker's config names",
+		"MOVE visits 3":          "another logical database",
+		"COPY visits other DB 3": "leave DB out", "SWAPDB 0 1": "exchanges whole databases",
+		"MIGRATE h 1 visits 0 5": "another server",
+		"CONFIG SET maxmemory 1": "names no key", "SHUTDOWN": "let an operator do it",
+		"DEBUG SLEEP 1": "let an operator do it", "PING": "names no key",
+		"BLPOP queue 0": "waits for others", "XREAD BLOCK 0 STREAMS log $": "waits for others",
+		"XREADGROUP GROUP readers block BLOCK 0 STREAMS log >": "waits for others", "PUBLISH c m": "cannot be called back",
+		"SUBSCRIBE c":       "cannot wait for messages",
+		"SORT queue BY w_*": "reads keys by a pattern", "SORT queue BY nosort GET # GET o_*": "reads keys by a pattern",
+		"NOSUCH visits": "the server knows no command NOSUCH", "SET visits": "finds no keys in it",
 		"DEL unwind:journal": "hold the undo records", "WAIT 1 1": "let an operator do it",
 	} {
 		d.exec(line).fails(activities.Refused, want)
 	}
 	d.exec().fails(activities.Refused, "give 1 to 1000 commands")
-	d.step(map[string]any{"database": "main", "commands": []any{[]any{}}}).fails(activities.Refused, "commands[0]: give a name and its arguments")
-	d.step(map[string]any{"database": "main", "commands": []any{[]any{"SET", "a", nil}}}).fails(activities.Refused, "argument 2 must be a text, a number or a boolean")
+	d.step(map[string]any{"database": "main", "commands": []any{[]any{}}}).fails(activities.Refused,
+		"commands[0]: give a name and its arguments")
+	d.step(map[string]any{"database": "main", "commands": []any{[]any{"SET", "a", nil}}}).fails(activities.Refused,
+		"argument 2 must be a text, a number or a boolean")
 	d.step(map[string]any{"database": "main", "commands": "FLUSHALL"}).fails(activities.Refused, "commands")
-	d.step(map[string]any{"database": "other", "commands": []any{[]any{"SET", "a", "b"}}}).fails(activities.Refused, `"other" is not one of this worker's redis.databases: main`)
+	d.step(map[string]any{"database": "other", "commands": []any{[]any{"SET", "a", "b"}}}).fails(activities.Refused,
+		`"other" is not one of this worker's redis.databases: main`)
 	d.limit(redis.Database{Allow: []string{"cache:*"}, Deny: []string{"*secret*"}})
-	d.exec("SET other 1").fails(activities.Refused, `the worker's config does not allow steps to change it (redis.databases.main.allow: cache:*)`)
+	d.exec("SET other 1").fails(activities.Refused,
+		`the worker's config does not allow steps to change it (redis.databases.main.allow: cache:*)`)
 	d.exec("COPY cache:secret cache:a").fails(activities.Refused, `the worker's config denies it`)
 	d.exec("COPY other cache:a").apply()
 }
@@ -100,7 +113,8 @@ func TestRefusals(t *testing.T) {
 func TestCommandsThatNeitherWaitNorSearch(t *testing.T) {
 	d := newDatabase(t, append(shop, "XADD block 1-1 a b", "XGROUP CREATE block readers 0")...)
 	before := d.dump()
-	s := d.exec("XREADGROUP GROUP readers two COUNT 5 STREAMS block >", "XREADGROUP GROUP readers two STREAMS log 0", "XREAD COUNT 1 STREAMS log 0",
+	s := d.exec("XREADGROUP GROUP readers two COUNT 5 STREAMS block >", "XREADGROUP GROUP readers two STREAMS log 0",
+		"XREAD COUNT 1 STREAMS log 0",
 		"SORT queue BY nosort GET # STORE sorted", "SORT_RO queue ALPHA DESC GET #")
 	s.plan()
 	require.Equal(t, before, d.dump())
@@ -122,7 +136,8 @@ func TestLargeKeysAreRefused(t *testing.T) {
 func TestDriftIsToldPerKey(t *testing.T) {
 	d := newDatabase(t, shop...)
 	before := d.dump()
-	s := d.exec("SET visits 11", "HSET user age 32", "DEL session:1", "RPUSH queue c", "SADD made one", "SET session:2 c KEEPTTL")
+	s := d.exec("SET visits 11", "HSET user age 32", "DEL session:1", "RPUSH queue c", "SADD made one",
+		"SET session:2 c KEEPTTL")
 	s.apply()
 	left := d.dump()
 	d.run("SET visits 12", "SET session:1 x", "PERSIST session:2", "DEL made", "SET unrelated 1")
@@ -187,7 +202,8 @@ func TestWhatHasExpiredIsNobodysChange(t *testing.T) {
 func TestStepsOnTheSameKeysAreUndoneInReverse(t *testing.T) {
 	d := newDatabase(t, shop...)
 	before := d.dump()
-	first, second := d.exec(everything...), d.exec("DEL user queue tags rank log visits", "SADD tags other", "EXPIRE session:2 50000")
+	first, second := d.exec(everything...), d.exec("DEL user queue tags rank log visits", "SADD tags other",
+		"EXPIRE session:2 50000")
 	first.apply()
 	between := d.dump()
 	second.apply()
@@ -199,11 +215,13 @@ func TestStepsOnTheSameKeysAreUndoneInReverse(t *testing.T) {
 }
 
 var everything = []string{
-	"SETBIT bits 7 1", "HINCRBY user age 1", "LSET queue 0 z", "SREM tags x", "ZREMRANGEBYRANK rank 0 0", "XDEL log 1-1", "XACK log readers 1-2", "XADD log 9-1 e f",
+	"SETBIT bits 7 1", "HINCRBY user age 1", "LSET queue 0 z", "SREM tags x", "ZREMRANGEBYRANK rank 0 0", "XDEL log 1-1",
+	"XACK log readers 1-2", "XADD log 9-1 e f",
 	"XGROUP CREATE log more 0", "PFADD unique a b", "GEOADD places 13.4 52.5 Berlin", "RENAME visits hits", "INCR visits",
 }
 
-// What one step may hold up everybody else for is bounded: large collections, which the server keeps in hash tables, come back too.
+// What one step may hold up everybody else for is bounded: large collections, which the server
+// keeps in hash tables, come back too.
 func TestLargeCollectionsComeBack(t *testing.T) {
 	var members, fields strings.Builder
 	for i := range 5000 {

@@ -42,8 +42,10 @@ func TestAServerThatKeepsNothingHasLostItsJournal(t *testing.T) {
 	server := redistest.Own(t)
 	d := on(t, server, shop...)
 	s, never := d.exec("DEL user"), d.exec("DEL queue")
-	require.Contains(t, s.plan().Facts, "the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
-	require.Contains(t, s.apply().Notes, "the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
+	require.Contains(t, s.plan().Facts,
+		"the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
+	require.Contains(t, s.apply().Notes,
+		"the server keeps nothing through a restart (neither AOF nor RDB): its undo records are then lost with its data")
 	server.Kill()
 	require.NoError(t, server.Restart())
 	for _, each := range []*step{s, never} {
@@ -80,13 +82,16 @@ func TestARecordThatIsGoneIsDamage(t *testing.T) {
 	}
 }
 
-// Two steps have acted. Each field of the first one is deleted, cut, replaced by that of the second one, or put back to what it was before, and
-// so are the two that hold what the keys held before: whatever the history knows, the undo is right or says that the record is damaged, and
-// nothing is touched.
+// Two steps have acted. Each field of the first one is deleted, cut, replaced by that of the second
+// one, or put back to what it was before, and so are the two that hold what the keys held before:
+// whatever the history knows, the undo is right or says that the record is damaged, and nothing is
+// touched.
 func TestHarmToEachDocument(t *testing.T) {
-	fields := [][]string{{"state"}, {"entry"}, {"private"}, {"acted"}, {"images"}, {"check"}, {"images", "check"}, {"acted", "images", "check"}, {"replies"}, {"counts"}, {"outcome"}, {"state", "outcome"}}
+	fields := [][]string{{"state"}, {"entry"}, {"private"}, {"acted"}, {"images"}, {"check"}, {"images", "check"},
+		{"acted", "images", "check"}, {"replies"}, {"counts"}, {"outcome"}, {"state", "outcome"}}
 	for _, names := range fields {
-		for _, harm := range []string{"deleted", "cut", "another's", "of another that is undone", "of another that is released", "of before the undo", "deleted after the undo", "after the undo, another's"} {
+		for _, harm := range []string{"deleted", "cut", "another's", "of another that is undone",
+			"of another that is released", "of before the undo", "deleted after the undo", "after the undo, another's"} {
 			for _, decision := range []activities.Decision{{}, {Done: true}} {
 				t.Run(fmt.Sprintf("%s %s, done %t", strings.Join(names, " "), harm, decision.Done), func(t *testing.T) {
 					testHarm(t, names, harm, decision)
@@ -140,7 +145,8 @@ func testHarm(t *testing.T, names []string, harm string, decision activities.Dec
 	if err != nil {
 		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
 		require.Equal(t, left, d.dump())
-		if _, err := s.action.Apply(t.Context(), s.entry, s.with, ""); err == nil || activities.TypeOf(err) != activities.Fenced {
+		if _, err := s.action.Apply(t.Context(), s.entry, s.with, ""); err == nil ||
+			activities.TypeOf(err) != activities.Fenced {
 			require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), err)
 		}
 		require.Equal(t, left, d.dump())
@@ -279,7 +285,8 @@ func TestAStalledServer(t *testing.T) {
 	require.Equal(t, before, d.dump())
 }
 
-// What a stopped server does with a request once it goes on is found out from the record, and what comes after the undo does nothing.
+// What a stopped server does with a request once it goes on is found out from the record, and what
+// comes after the undo does nothing.
 func TestARequestThatIsLate(t *testing.T) {
 	server := redistest.Own(t)
 	d := on(t, server, shop...)
@@ -335,7 +342,8 @@ func TestACutConnection(t *testing.T) {
 		if answered {
 			require.Equal(t, []any{int64(1), int64(11)}, s.apply().Outputs["replies"], "a second attempt ran the commands again")
 		}
-		s.decide(activities.Decision{Done: answered}, map[bool]activities.Outcome{false: activities.Nothing, true: activities.Restored}[answered])
+		s.decide(activities.Decision{Done: answered},
+			map[bool]activities.Outcome{false: activities.Nothing, true: activities.Restored}[answered])
 		require.Equal(t, before, d.dump())
 		_, err = s.action.Apply(t.Context(), s.entry, s.with, "")
 		require.Equal(t, activities.Fenced, activities.TypeOf(err))
@@ -370,22 +378,28 @@ func TestServersThatCannotBeUsed(t *testing.T) {
 		"unix://:right-password@" + primary.Socket() + "?db=99": "the server has no logical database 99",
 		"postgres://somewhere": "the address is not one of Redis",
 	} {
-		w, err := redis.New(redis.Config{Databases: map[string]redis.Database{"main": {URL: func() (string, error) { return url, nil }}}})
+		w, err := redis.New(
+			redis.Config{Databases: map[string]redis.Database{"main": {URL: func() (string, error) { return url, nil }}}})
 		require.NoError(t, err)
 		preflighter, _ := w.Actions[0].(activities.Preflighter)
-		err = preflighter.Preflight(t.Context(), activities.Outlook{Step: activities.Step{With: []byte(`{"database": "main", "commands": [["SET", "a", "b"]]}`)}})
+		err = preflighter.Preflight(t.Context(),
+			activities.Outlook{Step: activities.Step{With: []byte(`{"database": "main", "commands": [["SET", "a", "b"]]}`)}})
 		require.ErrorContains(t, err, want)
 		require.Equal(t, activities.Refused, activities.TypeOf(err), err)
 		require.NotContains(t, err.Error(), "password@")
 		require.NotContains(t, err.Error(), primary.Socket())
 	}
-	w, err := redis.New(redis.Config{Databases: map[string]redis.Database{"main": {URL: func() (string, error) { return "redis://:hidden@127.0.0.1:1", nil }}}})
+	w, err := redis.New(
+		redis.Config{
+			Databases: map[string]redis.Database{
+				"main": {URL: func() (string, error) { return "redis://:hidden@127.0.0.1:1", nil }}}})
 	require.NoError(t, err)
 	_, err = w.Journal(t.Context())
 	require.EqualError(t, err, "database main: the server cannot be reached, or does not answer; it is tried again")
 }
 
-// TestTheUserOfTheDocumentation works as a user with the rights that docs/redis.md lists, and no others.
+// TestTheUserOfTheDocumentation works as a user with the rights that docs/redis.md lists, and no
+// others.
 func TestTheUserOfTheDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/redis.md")
 	require.NoError(t, err)
@@ -410,8 +424,9 @@ func TestTheUserOfTheDocumentation(t *testing.T) {
 	d.exec("DEL session:1", "GET other").fails(activities.Refused, "the worker's user lacks a permission")
 }
 
-// A server is put back to the dump of before a step. Its journal is among the data, and goes back with them: a step that the history
-// knows as done is damage, one of which it knows nothing has done nothing to these data, and one of before is undone.
+// A server is put back to the dump of before a step. Its journal is among the data, and goes back
+// with them: a step that the history knows as done is damage, one of which it knows nothing has
+// done nothing to these data, and one of before is undone.
 func TestDataOfBeforeTheStep(t *testing.T) {
 	server := redistest.Own(t)
 	d := on(t, server, shop...)

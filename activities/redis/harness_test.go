@@ -86,8 +86,9 @@ func (d *database) step(with map[string]any) *step {
 	params, err := s.action.Spec().EntryParams(raw)
 	require.NoError(d, err)
 	s.entry = activities.Entry{
-		Version: activities.EntryVersion, Seq: 1, Step: "step", Action: "redis.exec", UndoType: "redis.exec.undo", Params: params,
-		Token: activities.NewToken(d.url, "step", d.steps), Place: activities.Place{Queue: "queue", Journal: d.place},
+		Version: activities.EntryVersion, Seq: 1, Step: "step", Action: "redis.exec", UndoType: "redis.exec.undo",
+		Params: params,
+		Token:  activities.NewToken(d.url, "step", d.steps), Place: activities.Place{Queue: "queue", Journal: d.place},
 	}
 	return s
 }

@@ -31,12 +31,14 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 		}
 	}
 	if !s.hasImages || s.state == undone {
-		return activities.Observation{State: activities.Unseen, Detail: "what the step changed is no longer known: it was released"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "what the step changed is no longer known: it was released"}, nil
 	}
 	if drift, _ := c.findDrift(s); drift != nil {
 		return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
 	}
-	return activities.Observation{State: activities.AsLeft, Detail: activities.CountOf(len(s.keys), "key") + " as the step left it"}, nil
+	return activities.Observation{State: activities.AsLeft,
+		Detail: activities.CountOf(len(s.keys), "key") + " as the step left it"}, nil
 }
 
 // Release drops the keys as they were. The record stays: no later forward or undo acts.
@@ -64,7 +66,8 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 		if err := json.Unmarshal([]byte(answer.text("holders")), &holders); err != nil || len(holders) == 0 {
 			return c.damaged(e, "does not say who needs its record")
 		}
-		return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token, holders[0].Workflow)
+		return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token,
+			holders[0].Workflow)
 	}
 	return nil
 }

@@ -30,7 +30,8 @@ var execSpec = activities.Spec{
 	},
 	Keys: []activities.Key{{Prefix: keyPrefix, Param: "database"}}, Risk: activities.Medium, Preflights: true,
 	Strategy: activities.Transaction,
-	Undo: "Puts every key back as it was, with the time at which it expires, in one atomic unit; a key that would have expired since does not come back. " +
+	Undo: "Puts every key back as it was, with the time at which it expires, in one atomic unit; a key that would " +
+		"have expired since does not come back. " +
 		"Clients that wait for a key or listen to changes of keys are not told that they are undone.",
 }
 
@@ -56,13 +57,15 @@ func readParams(raw json.RawMessage) (execParams, error) {
 // list returns the commands as texts.
 func (p execParams) list() ([]command, error) {
 	if len(p.Commands) == 0 || len(p.Commands) > maxCommands {
-		return nil, refused("commands: give 1 to %d commands, each as a list such as [SET, key, value]; there are %d", maxCommands, len(p.Commands))
+		return nil, refused("commands: give 1 to %d commands, each as a list such as [SET, key, value]; there are %d",
+			maxCommands, len(p.Commands))
 	}
 	all := make([]command, len(p.Commands))
 	for i, given := range p.Commands {
 		all[i].where = fmt.Sprintf("commands[%d]", i)
 		if len(given) == 0 || len(given) > maxArguments {
-			return nil, refused("%s: give a name and its arguments, 1 to %d in all; there are %d", all[i].where, maxArguments, len(given))
+			return nil, refused("%s: give a name and its arguments, 1 to %d in all; there are %d", all[i].where, maxArguments,
+				len(given))
 		}
 		for n, arg := range given {
 			switch arg := arg.(type) {

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 )
 
-// Preflight connects, and asks the server for the keys of each command: that finds a server that cannot be used, and commands
-// that are refused.
+// Preflight connects, and asks the server for the keys of each command: that finds a server that
+// cannot be used, and commands that are refused.
 func (a *execAction) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := readParams(o.With)
 	problems := []error{err, activities.CheckPrograms(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}

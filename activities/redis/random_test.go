@@ -11,21 +11,29 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// kinds are commands on a key of one type. %k is a key of that type, %v a value, %n a small number, %f a fraction.
+// kinds are commands on a key of one type. %k is a key of that type, %v a value, %n a small number,
+// %f a fraction.
 var kinds = map[string][]string{
-	"s": {"SET %k %v", "SET %k %n", "SET %k %v PX 1%n000000", "SETRANGE %k %n %v", "APPEND %k %v", "GETDEL %k", "GETEX %k PERSIST", "SETBIT %k %n 1", "INCRBYFLOAT %k %f", "MSET %k %v %k %v", "BITOP XOR %k %k %k", "SETNX %k %v"},
-	"l": {"RPUSH %k %v %v", "LPUSH %k %n", "LPOP %k %n", "LSET %k 0 %v", "LTRIM %k 0 %n", "LMOVE %k %k LEFT RIGHT", "LREM %k 0 %v", "SORT %k ALPHA STORE %k"},
-	"t": {"SADD %k %v %v %n", "SREM %k %v", "SPOP %k", "SMOVE %k %k %v", "SUNIONSTORE %k %k %k", "SDIFFSTORE %k %k %k", "SADD %k 1 2 3"},
+	"s": {"SET %k %v", "SET %k %n", "SET %k %v PX 1%n000000", "SETRANGE %k %n %v", "APPEND %k %v", "GETDEL %k",
+		"GETEX %k PERSIST", "SETBIT %k %n 1", "INCRBYFLOAT %k %f", "MSET %k %v %k %v", "BITOP XOR %k %k %k", "SETNX %k %v"},
+	"l": {"RPUSH %k %v %v", "LPUSH %k %n", "LPOP %k %n", "LSET %k 0 %v", "LTRIM %k 0 %n", "LMOVE %k %k LEFT RIGHT",
+		"LREM %k 0 %v", "SORT %k ALPHA STORE %k"},
+	"t": {"SADD %k %v %v %n", "SREM %k %v", "SPOP %k", "SMOVE %k %k %v", "SUNIONSTORE %k %k %k", "SDIFFSTORE %k %k %k",
+		"SADD %k 1 2 3"},
 	"h": {"HSET %k %v %v", "HDEL %k %v", "HINCRBY %k count %n", "HSETNX %k %v %n", "HINCRBYFLOAT %k part %f"},
-	"z": {"ZADD %k %n %v %f %v", "ZREM %k %v", "ZINCRBY %k %f %v", "ZPOPMIN %k", "ZUNIONSTORE %k 2 %k %k", "ZREMRANGEBYSCORE %k 0 %n", "ZADD %k inf %v"},
-	"x": {"XADD %k * %v %v", "XTRIM %k MAXLEN %n", "XGROUP CREATE %k %v 0 MKSTREAM", "XGROUP CREATECONSUMER %k %v %v", "XSETID %k 9999999999999-%n"},
+	"z": {"ZADD %k %n %v %f %v", "ZREM %k %v", "ZINCRBY %k %f %v", "ZPOPMIN %k", "ZUNIONSTORE %k 2 %k %k",
+		"ZREMRANGEBYSCORE %k 0 %n", "ZADD %k inf %v"},
+	"x": {"XADD %k * %v %v", "XTRIM %k MAXLEN %n", "XGROUP CREATE %k %v 0 MKSTREAM", "XGROUP CREATECONSUMER %k %v %v",
+		"XSETID %k 9999999999999-%n"},
 	"p": {"PFADD %k %v %n", "PFMERGE %k %k %k", "PFCOUNT %k %k"},
 }
 
 // anyKind are commands on keys of any type.
-var anyKind = []string{"DEL %k", "UNLINK %k %k", "EXPIRE %k 1%n000", "PEXPIREAT %k 4102444800%n00", "PERSIST %k", "COPY %k %k REPLACE", "RENAME %k %k", "EXISTS %k", "TYPE %k"}
+var anyKind = []string{"DEL %k", "UNLINK %k %k", "EXPIRE %k 1%n000", "PEXPIREAT %k 4102444800%n00", "PERSIST %k",
+	"COPY %k %k REPLACE", "RENAME %k %k", "EXISTS %k", "TYPE %k"}
 
-// drawCommand draws a command on one of four keys of a type. Some of what it draws the server refuses.
+// drawCommand draws a command on one of four keys of a type. Some of what it draws the server
+// refuses.
 func drawCommand(r *rand.Rand) string {
 	names := []string{"s", "l", "t", "h", "z", "x", "p"}
 	kind := names[r.IntN(len(names))]
@@ -51,7 +59,8 @@ func drawCommand(r *rand.Rand) string {
 	return out
 }
 
-// Random lists of commands are undone one after the other, and the database holds what it held before each.
+// Random lists of commands are undone one after the other, and the database holds what it held
+// before each.
 func TestRandomCommandsAreUndone(t *testing.T) {
 	random := testrun.Rand(t)
 	lists := 300

@@ -20,7 +20,8 @@ import (
 // records implements activities.Records over the journals of all databases.
 type records struct{ *world }
 
-// each calls do for every database. One that does not answer is a problem, and the others are still asked.
+// each calls do for every database. One that does not answer is a problem, and the others are still
+// asked.
 func (w records) each(ctx context.Context, do func(*connection) error) []error {
 	return keyvalue.ForEach(w.Databases, func(name string) error {
 		c, err := w.connect(ctx, name)
@@ -33,7 +34,8 @@ func (w records) each(ctx context.Context, do func(*connection) error) []error {
 }
 
 // listed are the fields of a token that a listing reads: all but the contents of keys.
-var listed = []string{"state", "entry", "owner", "since", "committed", "until", "begun", "ended", "released", "holders", "bytes", "forgotten"}
+var listed = []string{"state", "entry", "owner", "since", "committed", "until", "begun", "ended", "released", "holders",
+	"bytes", "forgotten"}
 
 // listedAtOnce is how many records a listing asks for in one round trip.
 const listedAtOnce = 200
@@ -71,7 +73,8 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 	return all, append(problems, damaged...), nil
 }
 
-// remembered are the tokens of a journal with these fields, except for those that are forgotten: there may be many, and they cost nothing.
+// remembered are the tokens of a journal with these fields, except for those that are forgotten:
+// there may be many, and they cost nothing.
 func remembered(fields []string) (tokens []string) {
 	isForgotten := map[string]bool{}
 	for _, each := range fields {
@@ -147,7 +150,8 @@ func readRecord(v map[string]string) (activities.Record, error) {
 	return r, nil
 }
 
-// amend sets fields of a token in whichever database it is, if some have the values that are expected.
+// amend sets fields of a token in whichever database it is, if some have the values that are
+// expected.
 func (w records) amend(ctx context.Context, token string, expected, fields []string) error {
 	return errors.Join(w.each(ctx, func(c *connection) error {
 		_, err := c.amend(token, expected, fields)
@@ -166,7 +170,8 @@ func (c *connection) amend(token string, expected, fields []string) (done bool, 
 
 // Commit marks an open token.
 func (w records) Commit(ctx context.Context, token string, until time.Time) error {
-	return w.amend(ctx, token, []string{"state", applied, "committed", ""}, []string{"committed", timestamp(time.Now()), "until", timestamp(until)})
+	return w.amend(ctx, token, []string{"state", applied, "committed", ""},
+		[]string{"committed", timestamp(time.Now()), "until", timestamp(until)})
 }
 
 // Hold keeps a record from being released.
@@ -190,7 +195,8 @@ func (w records) EndHold(ctx context.Context, token string, holder activities.Ow
 }
 
 // amendHolders stores the holders of a record that change returns.
-func (w records) amendHolders(ctx context.Context, token string, change func(state string, holders []activities.Owner) []activities.Owner) error {
+func (w records) amendHolders(ctx context.Context, token string,
+	change func(state string, holders []activities.Owner) []activities.Owner) error {
 	return errors.Join(w.each(ctx, func(c *connection) error {
 		for done := false; !done; { // another call may change it meanwhile
 			v, err := c.readFields(token, "state", "holders")
@@ -213,7 +219,8 @@ func (w records) amendHolders(ctx context.Context, token string, change func(sta
 			if len(changed) > 0 {
 				held = "1"
 			}
-			if done, err = c.amend(token, []string{"state", v["state"], "holders", v["holders"]}, []string{"holders", string(raw), "held", held}); err != nil {
+			if done, err = c.amend(token, []string{"state", v["state"], "holders", v["holders"]},
+				[]string{"holders", string(raw), "held", held}); err != nil {
 				return err
 			}
 		}
@@ -230,7 +237,8 @@ func (w records) Abandon(ctx context.Context, token string) error {
 	if err != nil {
 		return err
 	}
-	return w.amend(ctx, token, []string{"state", undoing}, []string{"state", undone, "outcome", string(raw), "ended", timestamp(time.Now())})
+	return w.amend(ctx, token, []string{"state", undoing},
+		[]string{"state", undone, "outcome", string(raw), "ended", timestamp(time.Now())})
 }
 
 // Forget leaves the fence of a released token, and nothing else.

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/keyvalue/keyvaluetest"
 )
 
-// A listing costs a few round trips however many records there are, and what is forgotten costs none.
+// A listing costs a few round trips however many records there are, and what is forgotten costs
+// none.
 func TestAListingTakesFewRoundTrips(t *testing.T) {
 	d := newDatabase(t)
 	var live []string

@@ -40,7 +40,8 @@ func loadScript(name, flags string) *client.Script {
 // answer is what a script returns, or a part of it: values by name.
 type answer map[string]any
 
-// run runs a script with the journal as its first key. It returns an error if the journal is not the one that the call expects.
+// run runs a script with the journal as its first key. It returns an error if the journal is not
+// the one that the call expects.
 func (c *connection) run(script *client.Script, keys []string, args ...any) (answer, error) {
 	reply, err := script.Run(c.ctx, c.client, append([]string{journalKey}, keys...), args...).Result()
 	if err != nil {
@@ -56,10 +57,14 @@ func (c *connection) run(script *client.Script, keys []string, args ...any) (ans
 // explainJournal says what it means that the journal has another id; empty if there is none.
 func (c *connection) explainJournal(is string) error {
 	if is == "" {
-		return activities.Errorf(activities.DamagedRecord, "database %s: its journal (%s), in which the undo records are, is gone: the server has restarted without its data, "+
-			"was flushed, or has evicted it; nothing was touched; bring its data back, or decide what becomes of the step", c.name, journalKey)
+		return activities.Errorf(activities.DamagedRecord,
+			"database %s: its journal (%s), in which the undo records are, is gone: the server has restarted without its data, "+
+				"was flushed, or has evicted it; nothing was touched; bring its data back, or decide what becomes of the step",
+			c.name, journalKey)
 	}
-	return activities.Errorf(activities.WrongPlace, "the record is in journal %s; what this worker's config calls %s has journal %s: it is another database, or its journal was lost with its data",
+	return activities.Errorf(activities.WrongPlace,
+		"the record is in journal %s; what this worker's config calls %s has journal %s: it is another database, or its "+
+			"journal was lost with its data",
 		c.id, c.name, is)
 }
 
@@ -93,7 +98,8 @@ func (a answer) parts(name string) (parts []answer) {
 // content is a part that describes a key.
 func (a answer) content(name string) content {
 	p := a.part(name)
-	c := content{sum: p.text("sum"), expires: p.text("expires"), kind: p.text("kind"), count: p.number("count"), items: list(p["items"])}
+	c := content{sum: p.text("sum"), expires: p.text("expires"), kind: p.text("kind"), count: p.number("count"),
+		items: list(p["items"])}
 	c.more = p.number("total") - int64(len(c.items))
 	return c
 }

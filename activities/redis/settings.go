@@ -13,10 +13,11 @@ type Settings struct {
 
 // DatabaseSettings are a logical database of a server, and what steps may do to it.
 type DatabaseSettings struct {
-	// URL is the name of the secret (in the config's secrets) that holds the address, such as redis://USER:PASSWORD@HOST:6379/0.
-	// Required.
+	// URL is the name of the secret (in the config's secrets) that holds the address, such as
+	// redis://USER:PASSWORD@HOST:6379/0. Required.
 	URL activities.OwnSecret `yaml:"url"`
-	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to all.
+	// Allow are the keys that steps may change, as patterns where * stands for any text. Defaults to
+	// all.
 	Allow []string `yaml:"allow"`
 	// Deny are keys that steps may neither read nor change; it outranks allow. Defaults to none.
 	Deny []string `yaml:"deny"`

@@ -79,7 +79,8 @@ func (c *connection) showKeys(changes []keyChange) string {
 	return b.String()
 }
 
-var units = map[string]string{"string": "byte", "list": "element", "set": "member", "hash": "field", "zset": "member", "stream": "entry"}
+var units = map[string]string{"string": "byte", "list": "element", "set": "member", "hash": "field", "zset": "member",
+	"stream": "entry"}
 
 // describe says what a key is.
 func (v content) describe() string {

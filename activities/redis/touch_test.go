@@ -15,11 +15,14 @@ func TestTwoNamesOfOneDatabaseAreOne(t *testing.T) {
 	at := func(url string) redis.Database {
 		return redis.Database{URL: func() (string, error) { return url, nil }}
 	}
-	world, err := redis.New(redis.Config{Databases: map[string]redis.Database{"main": at(d.url), "alias": at(d.url), "other": at(other.url)}})
+	world, err := redis.New(redis.Config{Databases: map[string]redis.Database{"main": at(d.url), "alias": at(d.url),
+		"other": at(other.url)}})
 	require.NoError(t, err)
 	registry := activities.NewRegistry(world)
 	touches := func(database string) []activities.Touch {
-		all, err := registry.Touches(t.Context(), "redis.exec", activities.Outlook{Step: activities.Step{With: []byte(`{"database": "` + database + `", "commands": [["SET", "a", "b"]]}`)}})
+		all, err := registry.Touches(t.Context(), "redis.exec",
+			activities.Outlook{
+				Step: activities.Step{With: []byte(`{"database": "` + database + `", "commands": [["SET", "a", "b"]]}`)}})
 		require.NoError(t, err)
 		require.Len(t, all, 1)
 		return all

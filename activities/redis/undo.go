@@ -55,12 +55,15 @@ func (c *connection) fence(e activities.Entry, isDone bool) error {
 }
 
 func (c *connection) damaged(e activities.Entry, what string) error {
-	return activities.Errorf(activities.DamagedRecord, "database %s: the step with token %s has acted, and %s %s (were the data put back to an earlier state?): "+
-		"nothing was touched; bring the record back, or decide what becomes of the step", c.name, e.Token, journalKey, what)
+	return activities.Errorf(activities.DamagedRecord,
+		"database %s: the step with token %s has acted, and %s %s (were the data put back to an earlier state?): "+
+			"nothing was touched; bring the record back, or decide what becomes of the step", c.name, e.Token, journalKey, what)
 }
 
-// undoOnce looks, and puts the keys back if they still are as they were seen. If they are not, moved is true, and nothing was touched.
-func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool, err error) {
+// undoOnce looks, and puts the keys back if they still are as they were seen. If they are not,
+// moved is true, and nothing was touched.
+func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcome activities.Undone, moved bool,
+	err error) {
 	s, err := c.see(e)
 	if err != nil {
 		return outcome, false, err
@@ -69,7 +72,8 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case s.state == undone && !s.forgotten:
 		return outcome, false, c.decodeOutcome(e, s.outcome, &outcome)
 	case s.state == released || s.forgotten:
-		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed",
+			e.Token)
 	case s.state != undoing:
 		return outcome, false, c.damaged(e, "has lost its record since the undo began")
 	case d.Done && !s.hasImages:
@@ -104,7 +108,8 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case "damaged":
 		return outcome, false, c.damaged(e, a.text("what"))
 	case "failed":
-		return outcome, false, fmt.Errorf("database %s: the keys cannot be put back, and were left as they are: %s", c.name, a.text("error"))
+		return outcome, false, fmt.Errorf("database %s: the keys cannot be put back, and were left as they are: %s", c.name,
+			a.text("error"))
 	}
 	return outcome, true, nil
 }
@@ -133,7 +138,8 @@ type snapshot struct {
 	keys               []seenKey
 }
 
-// seenKey is a key of a step: when what was there before expires, what the step left, and what is there now.
+// seenKey is a key of a step: when what was there before expires, what the step left, and what is
+// there now.
 type seenKey struct {
 	key          string
 	before, left content
@@ -151,12 +157,14 @@ func (c *connection) see(e activities.Entry) (snapshot, error) {
 		return snapshot{}, c.damaged(e, a.text("what"))
 	}
 	s := snapshot{
-		state: a.text("state"), outcome: a.text("outcome"), forgotten: a.text("forgotten") != "", private: a.text("private") != "",
+		state: a.text("state"), outcome: a.text("outcome"), forgotten: a.text("forgotten") != "",
+		private:   a.text("private") != "",
 		hasImages: a.number("images") == 1, now: a.number("now"),
 	}
 	for _, k := range a.parts("keys") {
 		s.keys = append(s.keys, seenKey{
-			key: k.text("key"), before: k.content("before"), left: k.content("left"), now: k.content("now"), problem: k.text("problem"),
+			key: k.text("key"), before: k.content("before"), left: k.content("left"), now: k.content("now"),
+			problem: k.text("problem"),
 		})
 	}
 	return s, nil
@@ -170,7 +178,8 @@ func (s snapshot) isOver(expires string) bool {
 	return err == nil && at >= 0 && at <= s.now
 }
 
-// is reports whether a key holds what it held at another time. What has expired since is nobody's change.
+// is reports whether a key holds what it held at another time. What has expired since is nobody's
+// change.
 func (s snapshot) is(now, then content) bool {
 	if now.sum == "" && then.sum != "" {
 		return s.isOver(then.expires)
@@ -181,7 +190,8 @@ func (s snapshot) is(now, then content) bool {
 // outcomeOf is the outcome of an undo that succeeds.
 func (s snapshot) outcomeOf(forced bool) activities.Undone {
 	if !s.hasImages {
-		return activities.Undone{Outcome: activities.Nothing, Observed: "the commands of the step were never run, and no longer can be"}
+		return activities.Undone{Outcome: activities.Nothing,
+			Observed: "the commands of the step were never run, and no longer can be"}
 	}
 	expired := 0
 	for _, k := range s.keys {
@@ -194,12 +204,14 @@ func (s snapshot) outcomeOf(forced bool) activities.Undone {
 		observed += ", over what someone else had changed"
 	}
 	if expired > 0 {
-		observed += "; " + activities.CountOf(expired, "key") + " not brought back, because the time to expire has passed since"
+		observed += "; " + activities.CountOf(expired, "key") +
+			" not brought back, because the time to expire has passed since"
 	}
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}
 }
 
-// findDrift compares every key with what the step left; nil if nothing differs. Drift that cannot be compared cannot be overwritten.
+// findDrift compares every key with what the step left; nil if nothing differs. Drift that cannot
+// be compared cannot be overwritten.
 func (c *connection) findDrift(s snapshot) (found *activities.Drift, overwritable bool) {
 	var parts [][]byte
 	var b strings.Builder
@@ -217,7 +229,8 @@ func (c *connection) findDrift(s snapshot) (found *activities.Drift, overwritabl
 		switch {
 		case k.problem != "":
 			overwritable = false
-			fmt.Fprintf(&b, "  it %s, and cannot be compared or overwritten: mend it by hand, and retry, or accept it as it is\n", k.problem)
+			fmt.Fprintf(&b,
+				"  it %s, and cannot be compared or overwritten: mend it by hand, and retry, or accept it as it is\n", k.problem)
 		case k.now.sum == "":
 			fmt.Fprintf(&b, "  someone deleted it%s\n", c.orEvicted())
 		default:

@@ -24,8 +24,8 @@ type Config struct {
 
 // Database is a logical database of a server, and what steps may do to it.
 type Database struct {
-	// URL returns its address, redis://USER:PASSWORD@HOST:PORT/NUMBER. It is called for each connection, so that a rotated password
-	// takes effect.
+	// URL returns its address, redis://USER:PASSWORD@HOST:PORT/NUMBER. It is called for each
+	// connection, so that a rotated password takes effect.
 	URL func() (string, error)
 	// Allow are the keys that steps may change, as patterns with * such as session:*. Defaults to all.
 	Allow []string

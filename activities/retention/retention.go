@@ -1,5 +1,5 @@
-// Package retention decides how long undo records are kept: by age, by count and by bytes. It only chooses; its caller has
-// the actions release, and the journals forget:
+// Package retention decides how long undo records are kept: by age, by count and by bytes. It only
+// chooses; its caller has the actions release, and the journals forget:
 //
 //	records, problems, err := world.Records.Records(ctx)
 //	release, forget := retention.Choose(records, retention.Policy{}, time.Now())
@@ -16,13 +16,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Policy bounds what a world keeps of tasks that have ended. Open records are not counted: a live ledger needs them all.
+// Policy bounds what a world keeps of tasks that have ended. Open records are not counted: a live
+// ledger needs them all.
 type Policy struct {
 	// Versions is how many records of one file are kept. Defaults to 50.
 	Versions int `json:"versions,omitempty"`
 	// Checkpoints is how many records of one container are kept. Defaults to 1,000.
 	Checkpoints int `json:"checkpoints,omitempty"`
-	// Bytes bounds the size of all of them together. Defaults to 500 MB. Pinned records count, here and above, but stay.
+	// Bytes bounds the size of all of them together. Defaults to 500 MB. Pinned records count, here
+	// and above, but stay.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Audit is how long a released record keeps its owner and outcome. Defaults to 7 days.
 	Audit time.Duration `json:"audit,omitempty"`
@@ -56,9 +58,9 @@ func (p Policy) maxRecords(key string) int {
 	return 0
 }
 
-// Choose returns which of one world's records are to be released, and which released ones are to be forgotten, each list
-// oldest first. A record is released when its time is over, and earlier if newer ones exhaust the policy's bounds and it is
-// not pinned.
+// Choose returns which of one world's records are to be released, and which released ones are to be
+// forgotten, each list oldest first. A record is released when its time is over, and earlier if
+// newer ones exhaust the policy's bounds and it is not pinned.
 func Choose(records []activities.Record, p Policy, now time.Time) (release, forget []activities.Record) {
 	p = p.WithDefaults()
 	passed := func(t time.Time) bool { return !now.Before(t) }
@@ -96,7 +98,8 @@ func Choose(records []activities.Record, p Policy, now time.Time) (release, forg
 	return release, forget
 }
 
-// isReleasable reports whether no live ledger can need the record: its task has committed, or its undo has ended.
+// isReleasable reports whether no live ledger can need the record: its task has committed, or its
+// undo has ended.
 func isReleasable(r activities.Record) bool {
 	return r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero()
 }
@@ -114,5 +117,6 @@ func (p Policy) countedKeys(r activities.Record) []string {
 
 // compareAge orders records by the time they were made.
 func compareAge(a, b activities.Record) int {
-	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Entry.Seq, b.Entry.Seq), strings.Compare(a.Entry.Token, b.Entry.Token))
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Entry.Seq, b.Entry.Seq),
+		strings.Compare(a.Entry.Token, b.Entry.Token))
 }

@@ -66,12 +66,14 @@ func TestChoose(t *testing.T) {
 		"nothing": {},
 		"the window has passed, to the instant": {
 			records: []activities.Record{
-				made("c", 10, committed, until(now.Add(time.Nanosecond))), made("b", 20, committed, until(now)), made("a", 30, committed, until(now.Add(-time.Hour))),
+				made("c", 10, committed, until(now.Add(time.Nanosecond))), made("b", 20, committed, until(now)),
+				made("a", 30, committed, until(now.Add(-time.Hour))),
 			},
 			release: []string{"a", "b"},
 		},
 		"what an undo has kept for a redo goes when its window has passed": {
-			records: []activities.Record{made("b", 10, undone, until(now)), made("a", 10, undone), made("c", 30, undone, until(time.Time{}))},
+			records: []activities.Record{made("b", 10, undone, until(now)), made("a", 10, undone),
+				made("c", 30, undone, until(time.Time{}))},
 			release: []string{"c", "b"},
 		},
 		"an undo that has begun and has not ended needs its record": {
@@ -88,7 +90,8 @@ func TestChoose(t *testing.T) {
 		"beyond the count of a file the oldest goes": {
 			policy: retention.Policy{Versions: 2},
 			records: []activities.Record{
-				made("b", 20, committed, of("file:/a")), made("d", 5, undone, of("file:/a")), made("a", 30, committed, of("file:/a")),
+				made("b", 20, committed, of("file:/a")), made("d", 5, undone, of("file:/a")),
+				made("a", 30, committed, of("file:/a")),
 				made("c", 40, committed, of("file:/other")),
 			},
 			release: []string{"a"},
@@ -96,19 +99,23 @@ func TestChoose(t *testing.T) {
 		"a step of several files is a version of each, and goes whole": {
 			policy: retention.Policy{Versions: 1},
 			records: []activities.Record{
-				made("new", 10, committed, of("file:/a")), made("both", 20, committed, of("file:/a", "file:/b")), made("old", 30, committed, of("file:/b")),
+				made("new", 10, committed, of("file:/a")), made("both", 20, committed, of("file:/a", "file:/b")),
+				made("old", 30, committed, of("file:/b")),
 			},
 			release: []string{"both"},
 		},
 		"a file that is named twice is one version": {
-			policy:  retention.Policy{Versions: 2},
-			records: []activities.Record{made("b", 10, committed, of("file:/a", "file:/a")), made("a", 20, committed, of("file:/a", "file:/a"))},
+			policy: retention.Policy{Versions: 2},
+			records: []activities.Record{made("b", 10, committed, of("file:/a", "file:/a")),
+				made("a", 20, committed, of("file:/a", "file:/a"))},
 		},
 		"checkpoints of a container have a count of their own, and other resources none": {
 			policy: retention.Policy{Versions: 1, Checkpoints: 2},
 			records: []activities.Record{
-				made("d", 10, committed, of("container:web")), made("c", 20, committed, of("container:web")), made("b", 30, committed, of("container:web")),
-				made("a", 40, committed, of("container:db")), made("f", 10, committed, of("stripe:x")), made("e", 20, committed, of("stripe:x")),
+				made("d", 10, committed, of("container:web")), made("c", 20, committed, of("container:web")),
+				made("b", 30, committed, of("container:web")),
+				made("a", 40, committed, of("container:db")), made("f", 10, committed, of("stripe:x")), made("e", 20, committed,
+					of("stripe:x")),
 			},
 			release: []string{"b"},
 		},
@@ -124,7 +131,8 @@ func TestChoose(t *testing.T) {
 		"beyond the bytes the oldest go": {
 			policy: retention.Policy{Bytes: 100},
 			records: []activities.Record{
-				made("a", 40, committed, bytes(1)), made("b", 30, committed, bytes(40)), made("d", 10, committed, bytes(60)), made("c", 20, committed, bytes(41)),
+				made("a", 40, committed, bytes(1)), made("b", 30, committed, bytes(40)), made("d", 10, committed, bytes(60)),
+				made("c", 20, committed, bytes(41)),
 			},
 			release: []string{"a", "b", "c"},
 		},
@@ -135,14 +143,16 @@ func TestChoose(t *testing.T) {
 		"what the count has released takes no bytes": {
 			policy: retention.Policy{Versions: 1, Bytes: 100},
 			records: []activities.Record{
-				made("c", 10, committed, of("file:/a"), bytes(60)), made("b", 20, committed, of("file:/a"), bytes(60)), made("a", 30, committed, bytes(40)),
+				made("c", 10, committed, of("file:/a"), bytes(60)), made("b", 20, committed, of("file:/a"), bytes(60)),
+				made("a", 30, committed, bytes(40)),
 			},
 			release: []string{"b"},
 		},
 		"the audit trail stays for its time": {
 			policy: retention.Policy{Audit: time.Hour},
 			records: []activities.Record{
-				made("b", 90, released, ended(now.Add(-time.Hour))), made("a", 100, released, ended(now.Add(-2*time.Hour))), made("c", 95, released, ended(now.Add(-time.Hour+1))),
+				made("b", 90, released, ended(now.Add(-time.Hour))), made("a", 100, released, ended(now.Add(-2*time.Hour))),
+				made("c", 95, released, ended(now.Add(-time.Hour+1))),
 				made("d", 1000, committed), made("e", 1000, open),
 			},
 			forget: []string{"a", "b"},
@@ -150,7 +160,8 @@ func TestChoose(t *testing.T) {
 		"made at one instant: by their place in the ledger": {
 			policy: retention.Policy{Bytes: 1},
 			records: []activities.Record{
-				made("b", 10, committed, bytes(2), func(r *activities.Record) { r.Entry.Seq = 1 }), made("a", 10, committed, bytes(1), func(r *activities.Record) { r.Entry.Seq = 2 }),
+				made("b", 10, committed, bytes(2), func(r *activities.Record) { r.Entry.Seq = 1 }),
+				made("a", 10, committed, bytes(1), func(r *activities.Record) { r.Entry.Seq = 2 }),
 			},
 			release: []string{"b"},
 		},
@@ -166,15 +177,19 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// Whatever the records are: what a ledger needs stays, the bounds hold, and nothing goes without need.
+// Whatever the records are: what a ledger needs stays, the bounds hold, and nothing goes without
+// need.
 func TestChooseAmongManyRecords(t *testing.T) {
-	states := []activities.RecordState{activities.RecordOpen, activities.RecordCommitted, activities.RecordUndone, activities.RecordReleased}
+	states := []activities.RecordState{activities.RecordOpen, activities.RecordCommitted, activities.RecordUndone,
+		activities.RecordReleased}
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		policy := retention.Policy{Versions: 1 + random.IntN(4), Checkpoints: 1 + random.IntN(4), Bytes: int64(1 + random.IntN(200)), Audit: time.Hour}
+		policy := retention.Policy{Versions: 1 + random.IntN(4), Checkpoints: 1 + random.IntN(4),
+			Bytes: int64(1 + random.IntN(200)), Audit: time.Hour}
 		var records []activities.Record
 		for i := range random.IntN(40) {
-			r := made(fmt.Sprint(i), random.IntN(180), states[random.IntN(4)], bytes(int64(random.IntN(30))), until(now.Add(time.Duration(random.IntN(4)-1)*time.Hour)))
+			r := made(fmt.Sprint(i), random.IntN(180), states[random.IntN(4)], bytes(int64(random.IntN(30))),
+				until(now.Add(time.Duration(random.IntN(4)-1)*time.Hour)))
 			for range random.IntN(3) {
 				r.Entry.Keys = append(r.Entry.Keys, fmt.Sprint([]string{"file:", "container:"}[random.IntN(2)], random.IntN(4)))
 			}
@@ -187,7 +202,8 @@ func TestChooseAmongManyRecords(t *testing.T) {
 		release, forget := retention.Choose(records, policy, now)
 		out := map[string]bool{}
 		for _, r := range release {
-			require.True(t, r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero(), "seed %d: %+v", seed, r)
+			require.True(t, r.State == activities.RecordCommitted || r.State == activities.RecordUndone && !r.Ended.IsZero(),
+				"seed %d: %+v", seed, r)
 			out[r.Entry.Token] = true
 		}
 		for _, r := range forget {
@@ -224,7 +240,8 @@ func TestChooseAmongManyRecords(t *testing.T) {
 			require.LessOrEqual(t, n, most, "seed %d: %s", seed, key)
 		}
 		if dropped > 0 { // and with room for all, all stay
-			release, _ = retention.Choose(records, retention.Policy{Versions: 100, Checkpoints: 100, Bytes: 10_000, Audit: time.Hour}, now)
+			release, _ = retention.Choose(records,
+				retention.Policy{Versions: 100, Checkpoints: 100, Bytes: 10_000, Audit: time.Hour}, now)
 			for _, r := range release {
 				require.False(t, now.Before(r.Until), "seed %d: %+v", seed, r)
 			}
@@ -239,7 +256,8 @@ func TestDefaults(t *testing.T) {
 		records = append(records, made(string(rune('A'+i)), 100-i, activities.RecordCommitted, of("file:/a"), bytes(1)))
 	}
 	records = append(records,
-		made("small", 200, activities.RecordCommitted, bytes(1)), made("big", 1, activities.RecordCommitted, bytes(500_000_000-51)))
+		made("small", 200, activities.RecordCommitted, bytes(1)),
+		made("big", 1, activities.RecordCommitted, bytes(500_000_000-51)))
 	release, forget := retention.Choose(records, retention.Policy{}, now)
 	require.Equal(t, []string{"A"}, tokens(release), "the 51st version of a file; and 500 MB are full to the last byte")
 	require.Equal(t, []string{"week"}, tokens(forget))

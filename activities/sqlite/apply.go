@@ -54,8 +54,9 @@ func (c *call) removeFiles() error {
 	return err
 }
 
-// markers is the table in a database that has a row for each step that can be undone. The row is committed with the change of the
-// step, and deleted by its undo or release; the table is dropped with its last row.
+// markers is the table in a database that has a row for each step that can be undone. The row is
+// committed with the change of the step, and deleted by its undo or release; the table is dropped
+// with its last row.
 const markers = "_unwind_steps"
 
 // mark is a row of this table.
@@ -66,7 +67,8 @@ type mark struct {
 }
 
 func (d *database) mark(token string, m mark) error {
-	if err := d.run("CREATE TABLE IF NOT EXISTS main." + markers + " (token TEXT PRIMARY KEY, attempt TEXT NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID"); err != nil {
+	if err := d.run("CREATE TABLE IF NOT EXISTS main." + markers +
+		" (token TEXT PRIMARY KEY, attempt TEXT NOT NULL, digest TEXT NOT NULL) WITHOUT ROWID"); err != nil {
 		return err
 	}
 	return d.run("INSERT INTO main."+markers+" VALUES (?, ?, ?)", token, m.Attempt, m.Digest)
@@ -78,10 +80,11 @@ func (d *database) findMark(token string) (m mark, found bool, err error) {
 	if err != nil || there == 0 {
 		return m, false, err
 	}
-	err = run(d.Conn, "SELECT attempt, digest FROM main."+markers+" WHERE token = ?", []any{token}, func(q *sqlite.Stmt) error {
-		m, found = mark{q.ColumnText(0), q.ColumnText(1)}, true
-		return nil
-	})
+	err = run(d.Conn, "SELECT attempt, digest FROM main."+markers+" WHERE token = ?", []any{token},
+		func(q *sqlite.Stmt) error {
+			m, found = mark{q.ColumnText(0), q.ColumnText(1)}, true
+			return nil
+		})
 	return m, found, err
 }
 
@@ -100,7 +103,8 @@ func (d *database) unmark(token string) error {
 	return err
 }
 
-// apply runs the statements and commits them with the mark. The mark shows whether an earlier attempt has committed.
+// apply runs the statements and commits them with the mark. The mark shows whether an earlier
+// attempt has committed.
 func (c *call) apply(ctx context.Context) (activities.Result, error) {
 	var none activities.Result
 	unlock, err := c.lockToken(ctx)
@@ -136,7 +140,8 @@ func (c *call) apply(ctx context.Context) (activities.Result, error) {
 	if !found {
 		rec.ID, rec.Owned, rec.Want = d.id, journal.Own(ctx, c.Entry), c.Want
 	} else if rec.ID != d.id {
-		return none, activities.Errorf(activities.UnknownOutcome, "%s was replaced by another file since an earlier attempt", rec.Path)
+		return none,
+			activities.Errorf(activities.UnknownOutcome, "%s was replaced by another file since an earlier attempt", rec.Path)
 	}
 	m, committed, err := d.findMark(c.Entry.Token)
 	if err != nil {
@@ -156,7 +161,8 @@ func (c *call) apply(ctx context.Context) (activities.Result, error) {
 }
 
 // commitOnce makes the change; judged says that there is a record already.
-func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec record, judged bool) (none activities.Result, err error) {
+func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec record,
+	judged bool) (none activities.Result, err error) {
 	if err := c.removeFiles(); err != nil { // of attempts that have not committed
 		return none, err
 	}
@@ -177,7 +183,8 @@ func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec re
 	}
 	now, err := c.digest(d, e)
 	if err == nil && c.Want != "" && !judged && c.Want != now {
-		err = activities.Errorf(activities.StaleApproval, "the change, or what it changes, is not what was approved; plan and approve it again")
+		err = activities.Errorf(activities.StaleApproval,
+			"the change, or what it changes, is not what was approved; plan and approve it again")
 	}
 	if err == nil {
 		e.Result.After = now

@@ -57,18 +57,20 @@ const (
 	roleName = "unwind-sqlite"
 	// stepVariable names the call that a process was started for: TOKEN/OP.
 	stepVariable = "UNWIND_SQLITE_STEP"
-	// stalled is how long a process, which may hold the lock of a database, waits for a worker that does not answer.
+	// stalled is how long a process, which may hold the lock of a database, waits for a worker that
+	// does not answer.
 	stalled = 30 * time.Second
 )
 
 var role = supervisor.Role[job]{Name: roleName}
 
-// Attend lets the program run each call of the world in a process of its own. Call it first in main and in TestMain: it returns
-// at once, except in such a process.
+// Attend lets the program run each call of the world in a process of its own. Call it first in main
+// and in TestMain: it returns at once, except in such a process.
 func Attend() { role.Attend(serve) }
 
-// action runs every call in a process of its own, which an undo can kill: a stopped process keeps its locks on a database for
-// ever. The separate process also protects these locks from the worker: within one process, closing a file drops all locks on it.
+// action runs every call in a process of its own, which an undo can kill: a stopped process keeps
+// its locks on a database for ever. The separate process also protects these locks from the worker:
+// within one process, closing a file drops all locks on it.
 type action struct {
 	*world
 
@@ -81,7 +83,8 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	return c, a.call(ctx, job{Op: opPlan, Entry: e, Step: s}, &c)
 }
 
-func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (r activities.Result, err error) {
+func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (r activities.Result, err error) {
 	if s.Checks, err = placeChecks(s.Checks); err != nil {
 		return r, err
 	}
@@ -111,7 +114,8 @@ func (a *action) Release(ctx context.Context, e activities.Entry) error {
 	return a.call(ctx, job{Op: opRelease, Entry: e}, nil)
 }
 
-// call runs a job in a process and passes on the points that it reaches; the process waits at each until the worker has reached it too.
+// call runs a job in a process and passes on the points that it reaches; the process waits at each
+// until the worker has reached it too.
 func (a *action) call(ctx context.Context, j job, result any) error {
 	if err := a.journal.Check(j.Entry.Place.Journal); err != nil {
 		return err
@@ -157,7 +161,8 @@ func (a *action) call(ctx context.Context, j job, result any) error {
 	}
 }
 
-// explainEnd explains why a process ended without a result: an undo has killed it, or something else has.
+// explainEnd explains why a process ended without a result: an undo has killed it, or something
+// else has.
 func (a *action) explainEnd(ctx context.Context, j job, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -244,8 +249,9 @@ func (c *call) reach(what string) { point.Reach(c.Entry.Action + ":" + what) }
 // patience is how long other calls of a token may continue before they are killed.
 const patience = 10 * time.Second
 
-// lockToken takes the lock of the token. It kills holders that cannot continue because their worker is stopped or dead. An undo
-// kills forwards at once, and any other holder when its patience is over.
+// lockToken takes the lock of the token. It kills holders that cannot continue because their worker
+// is stopped or dead. An undo kills forwards at once, and any other holder when its patience is
+// over.
 func (c *call) lockToken(ctx context.Context) (unlock func(), err error) {
 	for began := time.Now(); ; {
 		try, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -273,7 +279,8 @@ type callProcess struct {
 	op  string
 }
 
-// listCalls lists the processes that run other calls of this token. The caller closes their descriptors.
+// listCalls lists the processes that run other calls of this token. The caller closes their
+// descriptors.
 func (c *call) listCalls() (calls []callProcess) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {

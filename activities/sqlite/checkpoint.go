@@ -47,7 +47,9 @@ func (d *database) content() (c content, err error) {
 		return c, err
 	}
 	h := sha256.New()
-	err = run(d.Conn, "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE tbl_name <> ? ORDER BY rowid", []any{markers},
+	err = run(d.Conn,
+		"SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE tbl_name <> ? ORDER BY rowid",
+		[]any{markers},
 		func(q *sqlite.Stmt) error {
 			h.Write(encode(rowOf(q)))
 			return nil
@@ -111,7 +113,8 @@ func compareContent(from, to content) (lines []string) {
 		case !has:
 			lines = append(lines, fmt.Sprintf("- table %s (%s)", name, activities.CountOf(a.Rows, "row")))
 		case a != b:
-			lines = append(lines, fmt.Sprintf("~ table %s (%s -> %s)", name, activities.CountOf(a.Rows, "row"), activities.CountOf(b.Rows, "row")))
+			lines = append(lines,
+				fmt.Sprintf("~ table %s (%s -> %s)", name, activities.CountOf(a.Rows, "row"), activities.CountOf(b.Rows, "row")))
 		}
 	}
 	return lines
@@ -120,8 +123,9 @@ func compareContent(from, to content) (lines []string) {
 // pagesAtOnce is how many pages are copied before the context is checked again.
 const pagesAtOnce = 1000
 
-// takeCheckpoint copies a database that the caller's transaction has not changed yet, and that nobody else can, to a new file. It
-// returns the digest of that. A connection that is writing cannot be copied from, so it takes another.
+// takeCheckpoint copies a database that the caller's transaction has not changed yet, and that
+// nobody else can, to a new file. It returns the digest of that. A connection that is writing
+// cannot be copied from, so it takes another.
 func (w *world) takeCheckpoint(ctx context.Context, path, to string) (digest string, err error) {
 	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
@@ -147,7 +151,8 @@ func (w *world) takeCheckpoint(ctx context.Context, path, to string) (digest str
 	return durable.DigestFile(to, fsync)
 }
 
-// transfer makes one database a copy of another, in one transaction. locked is called once nobody else can write the target.
+// transfer makes one database a copy of another, in one transaction. locked is called once nobody
+// else can write the target.
 func transfer(ctx context.Context, to, from *sqlite.Conn, locked func() error) error {
 	b, err := sqlite.NewBackup(to, "", from, "")
 	if err != nil {

@@ -41,7 +41,8 @@ CREATE INDEX person_name ON person (name);
 CREATE VIEW adult AS SELECT id, name, age FROM person WHERE age >= 18;
 CREATE TRIGGER person_log AFTER UPDATE ON person BEGIN INSERT INTO log VALUES (old.name || ' -> ' || new.name); END;
 INSERT INTO team (name) VALUES ('red'), ('blue'), ('green');
-INSERT INTO person VALUES ('ann', 1, 'Ann', 31, x'00ff', 1.7), ('bob', 1, 'Bob', 12, NULL, 1.5), ('cy', 2, 'Cy', 45, x'', 2),
+INSERT INTO person VALUES ('ann', 1, 'Ann', 31, x'00ff', 1.7), ('bob', 1, 'Bob', 12, NULL, 1.5), ('cy', 2, 'Cy', 45,
+x'', 2),
 	(NULL, 2, 'Nobody', NULL, x'', NULL), (NULL, 2, 'Nobody', NULL, x'', NULL);
 INSERT INTO tag VALUES ('ann', 'Go', 1), ('bob', 'go', 2), ('ann', 'sql', 3);
 INSERT INTO log VALUES ('first'), ('first'), (NULL);
@@ -49,7 +50,8 @@ INSERT INTO log VALUES ('first'), ('first'), (NULL);
 
 const secretName = `Anna "the secret" 'horse'`
 
-// patience is less than the 30 seconds after which a process gives up that its worker does not answer: an undo has to end it before.
+// patience is less than the 30 seconds after which a process gives up that its worker does not
+// answer: an undo has to end it before.
 const patience = 25 * time.Second
 
 func cases() []actiontest.Case {
@@ -64,28 +66,35 @@ func cases() []actiontest.Case {
 			}}
 		},
 		Next: func(dir string) any {
-			return params{"database": databaseOf(dir), "sql": "UPDATE person SET age = 99; INSERT INTO team (name) VALUES ('other')"}
+			return params{"database": databaseOf(dir),
+				"sql": "UPDATE person SET age = 99; INSERT INTO team (name) VALUES ('other')"}
 		},
-		Drift: sql("UPDATE tag SET n = n + 1 WHERE word = 'new'"), Meanwhile: sql("UPDATE person SET age = age + 1 WHERE id = 'ann'"),
+		Drift:     sql("UPDATE tag SET n = n + 1 WHERE word = 'new'"),
+		Meanwhile: sql("UPDATE person SET age = age + 1 WHERE id = 'ann'"),
 	}
 	wal := rows
 	wal.Name, wal.Start, wal.Brief = "rows in WAL mode", start("PRAGMA journal_mode = WAL;"+people), true
 	schema := actiontest.Case{
 		Name: "schema",
 		With: func(dir string) any {
-			return params{"database": databaseOf(dir), "sql": "ALTER TABLE person ADD COLUMN mail TEXT DEFAULT 'none'; DROP TABLE tag; UPDATE person SET mail = id; PRAGMA user_version = 7"}
+			return params{"database": databaseOf(dir),
+				"sql": "ALTER TABLE person ADD COLUMN mail TEXT DEFAULT 'none'; DROP TABLE tag; UPDATE person SET mail = id; " +
+					"PRAGMA user_version = 7"}
 		},
 		Next: func(dir string) any {
 			return params{"database": databaseOf(dir), "sql": "DROP TABLE person; CREATE TABLE person (x)"}
 		},
-		Drift: sql("INSERT INTO log VALUES ('by someone else')"), Meanwhile: sql("INSERT INTO log VALUES ('by someone else')"),
+		Drift:     sql("INSERT INTO log VALUES ('by someone else')"),
+		Meanwhile: sql("INSERT INTO log VALUES ('by someone else')"),
 	}
 	schemaWAL := schema
-	schemaWAL.Name, schemaWAL.Start, schemaWAL.Brief = "schema in WAL mode", start("PRAGMA journal_mode = WAL;"+people), true
+	schemaWAL.Name, schemaWAL.Start, schemaWAL.Brief = "schema in WAL mode", start("PRAGMA journal_mode = WAL;"+people),
+		true
 	query := actiontest.Case{
 		Name: "query", Action: "sqlite.query", Undone: activities.Nothing, Brief: true,
 		With: func(dir string) any {
-			return params{"database": databaseOf(dir), "sql": "SELECT * FROM adult WHERE age > ? ORDER BY id", "params": []any{20}}
+			return params{"database": databaseOf(dir), "sql": "SELECT * FROM adult WHERE age > ? ORDER BY id",
+				"params": []any{20}}
 		},
 		Next: func(dir string) any { return params{"database": databaseOf(dir), "sql": "SELECT count(*) FROM log"} },
 	}
@@ -131,13 +140,15 @@ func sql(statement string) func(testing.TB, string) {
 	return func(t testing.TB, dir string) { shell(t, databaseOf(dir), statement) }
 }
 
-// dump is the whole database as text, with the rowids of tables that hide them, but for the marks of steps.
+// dump is the whole database as text, with the rowids of tables that hide them, but for the marks
+// of steps.
 func dump(t testing.TB, dir string) string { return dumpOf(t, databaseOf(dir)) }
 
 func dumpOf(t testing.TB, database string) string {
 	t.Helper()
 	var lines []string
-	for line := range strings.SplitSeq(shell(t, database, ".dump\nPRAGMA user_version;\nSELECT rowid, * FROM person;\nSELECT rowid, * FROM log;"), "\n") {
+	for line := range strings.SplitSeq(shell(t, database,
+		".dump\nPRAGMA user_version;\nSELECT rowid, * FROM person;\nSELECT rowid, * FROM log;"), "\n") {
 		if !strings.Contains(line, "_unwind_steps") {
 			lines = append(lines, line)
 		}

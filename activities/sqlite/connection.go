@@ -6,8 +6,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// connection is a connection to a database. None is closed while another is opened: the library frees one before it forgets what it knows
-// by its address, such as the authorizer, and a connection that is opened in between can have the same address.
+// connection is a connection to a database. None is closed while another is opened: the library
+// frees one before it forgets what it knows by its address, such as the authorizer, and a
+// connection that is opened in between can have the same address.
 type connection struct{ *sqlite.Conn }
 
 var opening sync.Mutex

@@ -40,7 +40,8 @@ func identify(path string) (identity, error) {
 	return identity{st.Dev, st.Ino}, nil
 }
 
-// open opens the database at a path of locate, also to read: a reader has to clear up what a writer left that died.
+// open opens the database at a path of locate, also to read: a reader has to clear up what a writer
+// left that died.
 func (w *world) open(path string) (*database, error) {
 	before, err := identify(path)
 	if err != nil {
@@ -139,7 +140,8 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%s is locked by another program; nothing was touched, it is tried again: %w", path, err)
 	case sqlite.ResultConstraint:
 		return activities.Errorf(activities.ActionDenied, "%s: the database refuses it (%v); nothing was changed", path, err)
-	case sqlite.ResultError, sqlite.ResultAuth, sqlite.ResultMismatch, sqlite.ResultRange, sqlite.ResultTooBig, sqlite.ResultSchema:
+	case sqlite.ResultError, sqlite.ResultAuth, sqlite.ResultMismatch, sqlite.ResultRange, sqlite.ResultTooBig,
+		sqlite.ResultSchema:
 		return refused("%v; nothing was changed", err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
@@ -160,8 +162,10 @@ type guard struct {
 	denied string
 }
 
-// readingPragmas are those that a step may use, or that full-text tables use themselves (data_version); those that take no value when they only read are in settingPragmas.
-var readingPragmas = " data_version table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check integrity_check quick_check database_list compile_options "
+// readingPragmas are those that a step may use, or that full-text tables use themselves
+// (data_version); those that take no value when they only read are in settingPragmas.
+var readingPragmas = " data_version table_info table_xinfo table_list index_list index_info index_xinfo " +
+	"foreign_key_list foreign_key_check integrity_check quick_check database_list compile_options "
 
 const settingPragmas = " user_version application_id "
 
@@ -179,7 +183,8 @@ func (g *guard) Authorize(a sqlite.Action) sqlite.AuthResult {
 		return deny("%s is the table in which steps are marked; it is not for statements", markers)
 	}
 	switch op {
-	case sqlite.OpSelect, sqlite.OpRecursive, sqlite.OpRead, sqlite.OpFunction: // load_extension is off in every connection
+	// load_extension is off in every connection
+	case sqlite.OpSelect, sqlite.OpRecursive, sqlite.OpRead, sqlite.OpFunction:
 	case sqlite.OpTransaction, sqlite.OpSavepoint:
 		return deny("BEGIN, COMMIT, ROLLBACK and SAVEPOINT are not allowed: all statements of a step are one transaction")
 	case sqlite.OpAttach, sqlite.OpDetach:
@@ -204,7 +209,9 @@ func (g *guard) Authorize(a sqlite.Action) sqlite.AuthResult {
 		if g.reads {
 			return deny("the statement changes the schema; sqlite.query only reads, use sqlite.exec")
 		}
-		g.schema = append(g.schema, "it changes the schema ("+strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(op.String(), "SQLITE_"), "_", " "))+")")
+		g.schema = append(g.schema,
+			"it changes the schema ("+strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(op.String(), "SQLITE_"), "_", " "))+
+				")")
 	}
 	return sqlite.AuthResultOK
 }

@@ -110,7 +110,8 @@ func TestBadInputIsRefusedAndTouchesNothing(t *testing.T) {
 		{params{"sql": "UPDATE team SET name = ?"}, "1 and none is given", activities.Refused},
 		{params{"sql": "UPDATE team SET name = ?", "params": []any{1, 2}}, "1 and 2 are given", activities.Refused},
 		{params{"sql": "UPDATE team SET name = :a", "params": params{"b": 1}}, `":a" is not given`, activities.Refused},
-		{params{"sql": "UPDATE team SET name = 'a' WHERE id = 1; DELETE FROM log", "params": []any{}}, "belong to one statement", activities.Refused},
+		{params{"sql": "UPDATE team SET name = 'a' WHERE id = 1; DELETE FROM log", "params": []any{}},
+			"belong to one statement", activities.Refused},
 		{params{"sql": "ATTACH '" + outside + "' AS o"}, "ATTACH", activities.Refused},
 		{params{"sql": "VACUUM"}, "VACUUM", activities.Refused},
 		{params{"sql": "VACUUM INTO '" + outside + ".copy'"}, "VACUUM", activities.Refused},
@@ -122,8 +123,10 @@ func TestBadInputIsRefusedAndTouchesNothing(t *testing.T) {
 		{params{"sql": "SELECT load_extension('x')"}, "not authorized", activities.Refused},
 		{params{"sql": "CREATE TABLE _unwind_steps (x)"}, "not for statements", activities.Refused},
 		{params{"sql": "INSERT INTO team VALUES (1, 'again')"}, "UNIQUE constraint failed", activities.ActionDenied},
-		{params{"sql": "UPDATE person SET team = 77 WHERE id = 'ann'"}, "FOREIGN KEY constraint failed", activities.ActionDenied},
-		{params{"statements": []params{{"sql": "DELETE FROM log", "changes": 2}}}, "changes 3 rows, and changes says 2", activities.ActionDenied},
+		{params{"sql": "UPDATE person SET team = 77 WHERE id = 'ann'"}, "FOREIGN KEY constraint failed",
+			activities.ActionDenied},
+		{params{"statements": []params{{"sql": "DELETE FROM log", "changes": 2}}}, "changes 3 rows, and changes says 2",
+			activities.ActionDenied},
 	} {
 		e, s := b.step("sqlite.exec", c.with)
 		for _, op := range []string{"Plan", "Apply"} {
@@ -166,9 +169,11 @@ func TestALockedDatabaseIsWaitedForAndNamed(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestDrift is what others do between a step and its undo: it is shown, nothing is changed, and a force overwrites it.
+// TestDrift is what others do between a step and its undo: it is shown, nothing is changed, and a
+// force overwrites it.
 func TestDrift(t *testing.T) {
-	const step = "UPDATE person SET name = 'Anna' WHERE id = 'ann'; DELETE FROM team WHERE id = 3; INSERT INTO team VALUES (9, 'new'); DELETE FROM log WHERE line IS NULL"
+	const step = "UPDATE person SET name = 'Anna' WHERE id = 'ann'; DELETE FROM team WHERE id = 3; INSERT INTO team " +
+		"VALUES (9, 'new'); DELETE FROM log WHERE line IS NULL"
 	for _, c := range []struct {
 		name, others string
 		shown        string
@@ -176,11 +181,14 @@ func TestDrift(t *testing.T) {
 		// restores says that the forced undo brings everything back.
 		restores bool
 	}{
-		{"a row is changed", "UPDATE team SET name = 'newer' WHERE id = 9", "~ team id=9 name='new' -> 'newer'", activities.Restored, true},
+		{"a row is changed", "UPDATE team SET name = 'newer' WHERE id = 9", "~ team id=9 name='new' -> 'newer'",
+			activities.Restored, true},
 		{"a row is gone", "DELETE FROM team WHERE id = 9", "", activities.Restored, true},
-		{"a row is there again", "INSERT INTO team VALUES (3, 'green again')", "+ team id=3 name='green again'", activities.Restored, true},
+		{"a row is there again", "INSERT INTO team VALUES (3, 'green again')", "+ team id=3 name='green again'",
+			activities.Restored, true},
 		{"a value is taken", "INSERT INTO team VALUES (4, 'green')", "- team id=4 name='green'", activities.Restored, true},
-		{"a row refers to one that would go", "INSERT INTO person (id, team) VALUES ('zoe', 9)", "! person rowid=6 refers to a row of team", activities.Residue, false},
+		{"a row refers to one that would go", "INSERT INTO person (id, team) VALUES ('zoe', 9)",
+			"! person rowid=6 refers to a row of team", activities.Residue, false},
 		{"a table is altered", "ALTER TABLE team ADD COLUMN motto TEXT", "table team was altered", activities.Drifted, false},
 	} {
 		b := newBench(t, people)
@@ -210,7 +218,9 @@ func TestRowsOfOthersStayAsTheyAre(t *testing.T) {
 	e := b.mustExec("UPDATE person SET age = age + 1")
 	shell(t, b.path, "INSERT INTO person (id, age) VALUES ('dot', 5); INSERT INTO team (name) VALUES ('theirs')")
 	require.Equal(t, activities.Restored, b.undo(e, "").Outcome)
-	require.Equal(t, "31|12|45|||5|theirs\n", strings.ReplaceAll(shell(t, b.path, "SELECT age FROM person; SELECT name FROM team WHERE id > 3"), "\n", "|")[:len("31|12|45|||5|theirs")]+"\n")
+	require.Equal(t, "31|12|45|||5|theirs\n",
+		strings.ReplaceAll(shell(t, b.path, "SELECT age FROM person; SELECT name FROM team WHERE id > 3"), "\n",
+			"|")[:len("31|12|45|||5|theirs")]+"\n")
 }
 
 // TestACopyInPlaceOfTheDatabase puts a copy of the file, of before or after the step, in its place.
@@ -237,8 +247,9 @@ func TestACopyInPlaceOfTheDatabase(t *testing.T) {
 	}
 }
 
-// TestADatabaseThatWasRestoredInPlace is the same file with the content of before a step: its mark is gone with the step, and only the
-// journal knows of it. It is compared with what was there before, not taken for a step that has done nothing.
+// TestADatabaseThatWasRestoredInPlace is the same file with the content of before a step: its mark
+// is gone with the step, and only the journal knows of it. It is compared with what was there
+// before, not taken for a step that has done nothing.
 func TestADatabaseThatWasRestoredInPlace(t *testing.T) {
 	for since, want := range map[string]activities.Outcome{
 		"SELECT 1": activities.Restored, "UPDATE person SET name = 'theirs' WHERE id = 'ann'": activities.Drifted,
@@ -270,12 +281,18 @@ func TestADatabaseThatIsGone(t *testing.T) {
 func TestThePlanShowsRows(t *testing.T) {
 	b := newBench(t, people)
 	before := b.dump()
-	e, s := b.step("sqlite.exec", params{"sql": "UPDATE person SET name = 'Anna' WHERE id = 'ann'; DELETE FROM team WHERE id = 2; INSERT INTO log VALUES (x'ff')"})
+	e, s := b.step("sqlite.exec",
+		params{"sql": "UPDATE person SET name = 'Anna' WHERE id = 'ann'; DELETE FROM team WHERE id = 2; INSERT INTO log " +
+			"VALUES (x'ff')"})
 	change, err := b.local.Plan(t.Context(), e, s)
 	require.NoError(t, err)
 	require.Equal(t, b.path+": log: 2 rows added; person: 3 rows removed, 1 changed; team: 1 row removed", change.Summary)
-	require.Equal(t, []string{"log: 2 rows added, of 3 rows", "person: 3 rows removed, 1 changed, of 5 rows", "team: 1 row removed, of 3 rows"}, change.Facts)
-	require.Equal(t, []activities.Count{{Of: "log", Added: 2, Before: 3}, {Of: "person", Removed: 3, Changed: 1, Before: 5}, {Of: "team", Removed: 1, Before: 3}}, change.Counts)
+	require.Equal(t,
+		[]string{"log: 2 rows added, of 3 rows", "person: 3 rows removed, 1 changed, of 5 rows",
+			"team: 1 row removed, of 3 rows"}, change.Facts)
+	require.Equal(t,
+		[]activities.Count{{Of: "log", Added: 2, Before: 3}, {Of: "person", Removed: 3, Changed: 1, Before: 5},
+			{Of: "team", Removed: 1, Before: 3}}, change.Counts)
 	require.Equal(t, `+ log rowid=4 line='Ann -> Anna'
 + log rowid=5 line=x'ff'
 ~ person rowid=1 name='Ann' -> 'Anna'
@@ -286,7 +303,8 @@ func TestThePlanShowsRows(t *testing.T) {
 `, change.Diff)
 	require.Equal(t, activities.Transaction, change.Strategy)
 
-	e, s = b.step("sqlite.exec", params{"sql": "DROP TABLE tag; CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO f VALUES ('a')"})
+	e, s = b.step("sqlite.exec",
+		params{"sql": "DROP TABLE tag; CREATE VIRTUAL TABLE f USING fts5(x); INSERT INTO f VALUES ('a')"})
 	change, err = b.local.Plan(t.Context(), e, s)
 	require.NoError(t, err)
 	require.Equal(t, activities.Snapshot, change.Strategy)
@@ -299,7 +317,8 @@ func TestThePlanShowsRows(t *testing.T) {
 // TestAnApprovalCoversWhatTheClockDoesNotChange plans and applies at different times.
 func TestAnApprovalCoversWhatTheClockDoesNotChange(t *testing.T) {
 	b := newBench(t, "CREATE TABLE t (at TEXT DEFAULT CURRENT_TIMESTAMP, n INT); INSERT INTO t VALUES (0, 1)")
-	e, s := b.step("sqlite.exec", params{"sql": "INSERT INTO t (n) VALUES (abs(random())); UPDATE t SET n = 2 WHERE n = 1"})
+	e, s := b.step("sqlite.exec",
+		params{"sql": "INSERT INTO t (n) VALUES (abs(random())); UPDATE t SET n = 2 WHERE n = 1"})
 	change, err := b.local.Plan(t.Context(), e, s)
 	require.NoError(t, err)
 	shell(t, b.path, "UPDATE t SET at = 1")
@@ -317,7 +336,8 @@ func TestQuery(t *testing.T) {
 		e, s := b.step("sqlite.query", with)
 		return b.local.Apply(t.Context(), e, s, "")
 	}
-	got, err := ask(params{"sql": "SELECT id, age, photo, height, ? AS big FROM person WHERE id > :a ORDER BY id", "params": []any{json.Number("9007199254740993"), "ann"}})
+	got, err := ask(params{"sql": "SELECT id, age, photo, height, ? AS big FROM person WHERE id > :a ORDER BY id",
+		"params": []any{json.Number("9007199254740993"), "ann"}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"value": "bob", "count": 2, "rows": []map[string]any{
 		{"id": "bob", "age": int64(12), "photo": nil, "height": 1.5, "big": int64(9007199254740993)},
@@ -338,7 +358,8 @@ func TestQuery(t *testing.T) {
 	require.Equal(t, before, b.dump())
 }
 
-// TestTheLibraryDoesNotCorruptAWriteAheadLog: before 3.51.3 a log that was reset beside a concurrent writer could corrupt a database.
+// TestTheLibraryDoesNotCorruptAWriteAheadLog: before 3.51.3 a log that was reset beside a
+// concurrent writer could corrupt a database.
 func TestTheLibraryDoesNotCorruptAWriteAheadLog(t *testing.T) {
 	b := newBench(t, people)
 	e, s := b.step("sqlite.query", params{"sql": "SELECT sqlite_version()"})
@@ -391,7 +412,8 @@ func TestUndoDataIsOnTheDiskBeforeTheCommit(t *testing.T) {
 	}
 }
 
-// TestAnUndoDoesNotMoveTheCountersOfAutoincrement: rows that come back have numbers that a counter may never have given.
+// TestAnUndoDoesNotMoveTheCountersOfAutoincrement: rows that come back have numbers that a counter
+// may never have given.
 func TestAnUndoDoesNotMoveTheCountersOfAutoincrement(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `CREATE TABLE t (k INTEGER PRIMARY KEY AUTOINCREMENT, a); INSERT INTO t (a) VALUES (1), (2);

@@ -37,9 +37,10 @@ type needsCheckpoint struct{ why []string }
 
 func (e *needsCheckpoint) Error() string { return strings.Join(e.why, "; ") }
 
-// execute runs the statements in a transaction and captures rows; if rows are not enough, it copies the whole file and runs them
-// again. end rolls everything back.
-func (c *call) execute(ctx context.Context, d *database, p execParams, attempt string) (e *effect, end func(), err error) {
+// execute runs the statements in a transaction and captures rows; if rows are not enough, it copies
+// the whole file and runs them again. end rolls everything back.
+func (c *call) execute(ctx context.Context, d *database, p execParams, attempt string) (e *effect, end func(),
+	err error) {
 	if err := d.run(fmt.Sprintf("PRAGMA foreign_keys = %t", p.enforcesKeys())); err != nil {
 		return nil, nil, err
 	}
@@ -65,7 +66,8 @@ func (c *call) execute(ctx context.Context, d *database, p execParams, attempt s
 }
 
 // executeOnce runs the statements in an open transaction; with why, after a checkpoint.
-func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attempt string, why []string) (_ *effect, err error) {
+func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attempt string, why []string) (_ *effect,
+	err error) {
 	e := &effect{why: why}
 	if e.tables, err = d.tables(); err != nil {
 		return nil, err
@@ -154,8 +156,8 @@ func (e *effect) noteChange(r rowChange) error {
 	return e.store.note(t, t.keyOf(after), nil)
 }
 
-// noteTaking notes that a row goes or changes, whatever the statement is called: an INSERT can have a trigger that deletes. A full-text table
-// rewrites rows of its own for each that is inserted.
+// noteTaking notes that a row goes or changes, whatever the statement is called: an INSERT can have
+// a trigger that deletes. A full-text table rewrites rows of its own for each that is inserted.
 func (e *effect) noteTaking(r rowChange) {
 	t := e.tables[lower(r.table)]
 	e.takes = e.takes || r.op != sqlite.OpInsert && t != nil && !t.isShadow
@@ -188,7 +190,8 @@ func (e *effect) runAll(d *database, p execParams, unseen *error) error {
 		}
 		if s.Changes != nil && mine != *s.Changes {
 			return wrapStatement(n+1, len(p.Statements),
-				activities.Errorf(activities.ActionDenied, "it changes %s, and changes says %d; nothing was changed", activities.CountOf(mine, "row"), *s.Changes))
+				activities.Errorf(activities.ActionDenied, "it changes %s, and changes says %d; nothing was changed",
+					activities.CountOf(mine, "row"), *s.Changes))
 		}
 		changes += mine
 	}
@@ -203,7 +206,8 @@ func (e *effect) runAll(d *database, p execParams, unseen *error) error {
 const maxRows = 100
 
 // runOne runs the first statement of a text and returns the rest.
-func (e *effect) runOne(d *database, text string, s statement, rows *[]map[string]any) (rest string, changes int64, err error) {
+func (e *effect) runOne(d *database, text string, s statement, rows *[]map[string]any) (rest string, changes int64,
+	err error) {
 	disarm := d.arm(false)
 	defer disarm()
 	q, trailing, err := d.PrepareTransient(text)
@@ -304,8 +308,8 @@ func compareCounters(before, after map[string]int64) map[string]counter {
 	return changed
 }
 
-// putCounters puts the counters back that were as the step left them when the undo found them, and all others to what it found: rows that
-// an undo inserts move counters too.
+// putCounters puts the counters back that were as the step left them when the undo found them, and
+// all others to what it found: rows that an undo inserts move counters too.
 func (d *database) putCounters(found map[string]int64, changed map[string]counter) error {
 	now, err := d.counters()
 	if err != nil {

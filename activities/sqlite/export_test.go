@@ -7,7 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Local does the calls of sqlite.exec and sqlite.query in this process, without the cost of another.
+// Local does the calls of sqlite.exec and sqlite.query in this process, without the cost of
+// another.
 type Local struct{ Config Config }
 
 // Plan plans a step.
@@ -16,12 +17,14 @@ func (l Local) Plan(ctx context.Context, e activities.Entry, s activities.Step) 
 }
 
 // Apply does a step.
-func (l Local) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (l Local) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	op := opApply
 	if e.Action == queryName {
 		op = opQuery
 	}
-	return do[activities.Result](ctx, job{Op: op, Config: l.Config, Entry: e, Step: s, Want: want, Approval: activities.ApprovalFrom(ctx)})
+	return do[activities.Result](ctx,
+		job{Op: op, Config: l.Config, Entry: e, Step: s, Want: want, Approval: activities.ApprovalFrom(ctx)})
 }
 
 // Undo undoes a step.

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// checkMark is DamagedRecord for a mark that leads out of the token's folder: no step has written it.
+// checkMark is DamagedRecord for a mark that leads out of the token's folder: no step has written
+// it.
 func (c *call) checkMark(d *database, m mark) error {
 	if filepath.Base(m.Attempt) == m.Attempt {
 		return nil
@@ -18,12 +19,15 @@ func (c *call) checkMark(d *database, m mark) error {
 }
 
 func (c *call) damagedMark(d *database, what string) error {
-	return activities.Errorf(activities.DamagedRecord, "%s: the row of token %s in the table %s %s: nothing was touched; put the row back, or decide what becomes of the step",
+	return activities.Errorf(activities.DamagedRecord,
+		"%s: the row of token %s in the table %s %s: nothing was touched; put the row back, or decide what becomes of "+
+			"the step",
 		d.path, c.Entry.Token, markers, what)
 }
 
-// checkUnmarked is DamagedRecord for a token without a mark whose change is in the database nevertheless. Without a mark no attempt has committed,
-// unless somebody has deleted it; so what an attempt was about to write must not be there.
+// checkUnmarked is DamagedRecord for a token without a mark whose change is in the database
+// nevertheless. Without a mark no attempt has committed, unless somebody has deleted it; so what an
+// attempt was about to write must not be there.
 func (c *call) checkUnmarked(d *database) error {
 	files, err := os.ReadDir(c.token.Dir())
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -49,7 +53,8 @@ func (c *call) checkUnmarked(d *database) error {
 	return nil
 }
 
-// hasChange reports whether the database holds what an attempt was about to write: one of its rows, or the content as a whole.
+// hasChange reports whether the database holds what an attempt was about to write: one of its rows,
+// or the content as a whole.
 func (r *restore) hasChange() (there bool, err error) {
 	if r.notes.Checkpoint != "" {
 		if r.notes.After.digest() == r.notes.Before.digest() {

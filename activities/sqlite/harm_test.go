@@ -13,23 +13,28 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// markHarms are what is done to the row in the database that says that a step has acted; :A and :B are the tokens of two steps.
+// markHarms are what is done to the row in the database that says that a step has acted; :A and :B
+// are the tokens of two steps.
 var markHarms = map[string]string{
 	"deleted":           "DELETE FROM _unwind_steps WHERE token = ':A'",
 	"its table dropped": "DROP TABLE _unwind_steps",
 	"attempt cut":       "UPDATE _unwind_steps SET attempt = substr(attempt, 1, 9) WHERE token = ':A'",
 	"digest cut":        "UPDATE _unwind_steps SET digest = substr(digest, 1, 9) WHERE token = ':A'",
 	"both empty":        "UPDATE _unwind_steps SET attempt = '', digest = '' WHERE token = ':A'",
-	"another's":         "UPDATE _unwind_steps SET (attempt, digest) = (SELECT attempt, digest FROM _unwind_steps WHERE token = ':B') WHERE token = ':A'",
-	"attempt another's": "UPDATE _unwind_steps SET attempt = (SELECT attempt FROM _unwind_steps WHERE token = ':B') WHERE token = ':A'",
-	"digest another's":  "UPDATE _unwind_steps SET digest = (SELECT digest FROM _unwind_steps WHERE token = ':B') WHERE token = ':A'",
+	"another's": "UPDATE _unwind_steps SET (attempt, digest) = (SELECT attempt, digest FROM _unwind_steps " +
+		"WHERE token = ':B') WHERE token = ':A'",
+	"attempt another's": "UPDATE _unwind_steps SET attempt = (SELECT attempt FROM _unwind_steps WHERE token = ':B') " +
+		"WHERE token = ':A'",
+	"digest another's": "UPDATE _unwind_steps SET digest = (SELECT digest FROM _unwind_steps WHERE token = ':B') " +
+		"WHERE token = ':A'",
 	"leading to another's": "UPDATE _unwind_steps SET (attempt, digest) = " +
 		"(SELECT 'x/../../:B/rows-' || attempt, digest FROM _unwind_steps WHERE token = ':B') WHERE token = ':A'",
 }
 
-// Two steps have acted, each on rows or on the schema. The mark of the first is harmed, when the worker has noted that it has acted, and when the
-// worker died before. Whatever the history knows, neither a forward nor an undo does anything wrong: the undo is right, or says that the
-// record is damaged; then nothing is touched or released, and once the mark is put back, the undo is right.
+// Two steps have acted, each on rows or on the schema. The mark of the first is harmed, when the
+// worker has noted that it has acted, and when the worker died before. Whatever the history knows,
+// neither a forward nor an undo does anything wrong: the undo is right, or says that the record is
+// damaged; then nothing is touched or released, and once the mark is put back, the undo is right.
 func TestHarmToTheMark(t *testing.T) {
 	for _, kind := range []struct{ name, sql string }{
 		{"rows", "UPDATE person SET age = age + 1; DELETE FROM log WHERE line = 'first'"},
@@ -90,7 +95,8 @@ func testHarmToTheMark(t *testing.T, sql, harm string, confirmed bool, decision 
 	require.Equal(t, before, dumpOf(t, b.path))
 }
 
-// A mark that is put back after the undo, or comes to a step that has not committed, changes nothing.
+// A mark that is put back after the undo, or comes to a step that has not committed, changes
+// nothing.
 func TestAMarkThatShouldNotBeThere(t *testing.T) {
 	b := newBench(t, people)
 	before := dumpOf(t, b.path)

@@ -12,8 +12,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// The driver has no function for what follows and SQLite has: the hook that is called before each change of a row, on which SQLite's
-// own sessions are built, the switch for triggers, and whether a statement is an EXPLAIN. So this file reaches for the connection inside of the driver.
+// The driver has no function for what follows and SQLite has: the hook that is called before each
+// change of a row, on which SQLite's own sessions are built, the switch for triggers, and whether a
+// statement is an EXPLAIN. So this file reaches for the connection inside of the driver.
 
 // handle is a connection as SQLite knows it.
 type handle struct {
@@ -40,7 +41,8 @@ func setTriggers(c *sqlite.Conn, on int32) error {
 	return sqlite.ResultCode(lib.Xsqlite3_db_config(h.tls, h.db, lib.SQLITE_DBCONFIG_ENABLE_TRIGGER, args)).ToError()
 }
 
-// rowChange is a row that is about to change: with the rowid that it has and will have, of no meaning in a table without.
+// rowChange is a row that is about to change: with the rowid that it has and will have, of no
+// meaning in a table without.
 type rowChange struct {
 	handle
 
@@ -51,12 +53,13 @@ type rowChange struct {
 
 var watchers sync.Map // uintptr -> func(rowChange)
 
-// watch calls f before each change of a row of the main database, whatever makes it: a statement, a trigger, a foreign key, or
-// the REPLACE of a conflict. f must not use the connection.
+// watch calls f before each change of a row of the main database, whatever makes it: a statement, a
+// trigger, a foreign key, or the REPLACE of a conflict. f must not use the connection.
 func watch(c *sqlite.Conn, f func(rowChange)) (stop func()) {
 	h := handleOf(c)
 	watchers.Store(h.db, f)
-	// The address of a function that is declared is that of its code, wherever the variable is: so the driver does it, too.
+	// The address of a function that is declared is that of its code, wherever the variable is: so the
+	// driver does it, too.
 	callback := onChange
 	lib.Xsqlite3_preupdate_hook(h.tls, h.db, *(*uintptr)(unsafe.Pointer(&callback)), h.db)
 	return func() {

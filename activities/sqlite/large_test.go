@@ -20,12 +20,14 @@ import (
 
 const (
 	largeRows = 1_000_000 // of a little more than a kilobyte each
-	// memoryLimit is the most that the process of a call may take, in MiB. As Linux counts it, that is at least what this process takes.
+	// memoryLimit is the most that the process of a call may take, in MiB. As Linux counts it, that is
+	// at least what this process takes.
 	memoryLimit = 256
 )
 
-// TestADatabaseOfAGigabyte takes bounded memory, whether a step is undone by rows or by a copy of the file, and a time that depends on what the
-// step changes: one row of it costs what one row of a small database does.
+// TestADatabaseOfAGigabyte takes bounded memory, whether a step is undone by rows or by a copy of
+// the file, and a time that depends on what the step changes: one row of it costs what one row of a
+// small database does.
 func TestADatabaseOfAGigabyte(t *testing.T) {
 	testrun.Extra(t)
 	small, large := newLarge(t, 1000), newLarge(t, largeRows)
@@ -51,8 +53,11 @@ type large struct {
 //nolint:dupword // SQL
 func newLarge(t *testing.T, rows int) large {
 	t.Helper()
-	b := newBench(t, fmt.Sprintf(`PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; CREATE TABLE item (id INTEGER PRIMARY KEY, n INTEGER, note TEXT, body BLOB);
-		WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < %d) INSERT INTO item SELECT i, i, 'note ' || i, zeroblob(1050) FROM g;`, rows))
+	b := newBench(t,
+		fmt.Sprintf(`PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+			CREATE TABLE item (id INTEGER PRIMARY KEY, n INTEGER, note TEXT, body BLOB);
+		WITH RECURSIVE g(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM g WHERE i < %d) INSERT INTO item
+		SELECT i, i, 'note ' || i, zeroblob(1050) FROM g;`, rows))
 	f, err := os.OpenFile(b.path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Sync()) // or else the first step would do it
@@ -80,7 +85,8 @@ func (l large) timed(what, sql string) time.Duration {
 	require.NoError(l.t, l.world.Actions[0].Release(context.WithoutCancel(l.t.Context()), e))
 	var used syscall.Rusage
 	require.NoError(l.t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used))
-	l.t.Logf("%s: the step %v, its undo %v; no process has taken more than %d MiB", what, forward, took-forward, used.Maxrss>>10)
+	l.t.Logf("%s: the step %v, its undo %v; no process has taken more than %d MiB", what, forward, took-forward,
+		used.Maxrss>>10)
 	require.Less(l.t, used.Maxrss>>10, int64(memoryLimit), what)
 	return took
 }
@@ -89,7 +95,10 @@ func (l large) timed(what, sql string) time.Duration {
 func digestOf(t *testing.T, path string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "rows")
-	shell(t, path, fmt.Sprintf(".output %s\nSELECT rowid, n, note, quote(substr(body, 1, 4)), length(body) FROM item;\nSELECT sql FROM sqlite_schema;", out))
+	shell(t, path,
+		fmt.Sprintf(
+			".output %s\nSELECT rowid, n, note, quote(substr(body, 1, 4)), length(body) FROM item;\nSELECT sql FROM "+
+				"sqlite_schema;", out))
 	f, err := os.Open(out)
 	require.NoError(t, err)
 	defer f.Close()

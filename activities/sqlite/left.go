@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// A step that is undone by a checkpoint keeps a digest of each row as it left it, of the tables that it has changed; the others are in
-// the checkpoint. So drift is shown row by row here too.
+// A step that is undone by a checkpoint keeps a digest of each row as it left it, of the tables
+// that it has changed; the others are in the checkpoint. So drift is shown row by row here too.
 
 // leftRow is a row as the step left it.
 type leftRow struct {
@@ -44,7 +44,8 @@ func (e *effect) noteLeft(d *database) error {
 			continue
 		}
 		err := t.each(d, func(row []any) error {
-			return run(e.store.Conn, "INSERT INTO left_rows VALUES (?, ?, ?)", []any{t.name, encode(t.keyOf(row)), string(digestRow(row))}, nil)
+			return run(e.store.Conn, "INSERT INTO left_rows VALUES (?, ?, ?)",
+				[]any{t.name, encode(t.keyOf(row)), string(digestRow(row))}, nil)
 		})
 		if err != nil {
 			return err
@@ -77,10 +78,12 @@ func (n notedRows) each(f func(leftRow) error) error {
 }
 
 func (n notedRows) has(key []any) (found bool, err error) {
-	return found, run(n.Conn, "SELECT 1 FROM left_rows WHERE tbl = ? AND key = ?", []any{n.table.name, encode(key)}, func(*sqlite.Stmt) error {
-		found = true
-		return nil
-	})
+	return found,
+		run(n.Conn, "SELECT 1 FROM left_rows WHERE tbl = ? AND key = ?", []any{n.table.name, encode(key)},
+			func(*sqlite.Stmt) error {
+				found = true
+				return nil
+			})
 }
 
 // copiedRows are those of a table that the step has not changed, in the checkpoint.

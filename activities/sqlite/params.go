@@ -60,7 +60,8 @@ func execSpec() activities.Spec {
 		},
 		Keys:      []activities.Key{{Prefix: keyPrefix, Param: "database", Path: true}},
 		HostBound: true, Preflights: true, Risk: activities.Medium, Strategy: activities.Transaction,
-		Undo: "Every changed row is put back, in one transaction, exactly; a change of the schema by a checkpoint of the whole file.",
+		Undo: "Every changed row is put back, in one transaction, exactly; a change of the schema by a checkpoint of the " +
+			"whole file.",
 		Redo: "The statements run again.",
 	}
 }
@@ -70,15 +71,18 @@ func querySpec() activities.Spec {
 		Name: queryName, Summary: "Reads rows of an SQLite database for later steps.",
 		Params: activities.ParamsSchema[queryParams](), UndoParams: []string{"database"},
 		Outputs: map[string]string{
-			"rows": "the rows, as objects", "count": "how many rows there are", "value": "the first column of the first row; null if there is none",
+			"rows": "the rows, as objects", "count": "how many rows there are",
+			"value": "the first column of the first row; null if there is none",
 		},
 		Keys:      []activities.Key{{Prefix: keyPrefix, Param: "database", Path: true}},
-		HostBound: true, ReadOnly: true, Preflights: true, Risk: activities.Low, Strategy: activities.NoUndo, Undo: "It changes nothing.",
+		HostBound: true, ReadOnly: true, Preflights: true, Risk: activities.Low, Strategy: activities.NoUndo,
+		Undo: "It changes nothing.",
 		Redo: "The query runs again.",
 	}
 }
 
-// decodeParams is activities.DecodeParams with numbers as they are written: a float64 would round the long ones.
+// decodeParams is activities.DecodeParams with numbers as they are written: a float64 would round
+// the long ones.
 func decodeParams[T any](with json.RawMessage) (p T, err error) {
 	d := json.NewDecoder(bytes.NewReader(with))
 	d.UseNumber()
@@ -98,7 +102,8 @@ func parseExec(with json.RawMessage) (p execParams, err error) {
 	case p.SQL != "" && len(p.Statements) > 0:
 		return p, activities.Errorf(activities.Refused, "give sql or statements, not both")
 	case p.SQL == "" && p.Params != nil:
-		return p, activities.Errorf(activities.Refused, "params: they belong to sql; each of statements has params of its own")
+		return p, activities.Errorf(activities.Refused,
+			"params: they belong to sql; each of statements has params of its own")
 	case p.SQL != "":
 		p.Statements = []statement{{SQL: p.SQL, Params: p.Params}}
 	case len(p.Statements) == 0:

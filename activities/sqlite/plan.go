@@ -100,8 +100,10 @@ func (e *effect) summarize(d *database) (string, error) {
 // shownRows is how many rows a person sees.
 const shownRows = 20
 
-// weigh returns what a policy or a person decides by: how the change is undone, and how risky it is.
-func (c *call) weigh(d *database, p execParams, e *effect) (change activities.Change, tallies map[string]*activities.Count, err error) {
+// weigh returns what a policy or a person decides by: how the change is undone, and how risky it
+// is.
+func (c *call) weigh(d *database, p execParams, e *effect) (change activities.Change,
+	tallies map[string]*activities.Count, err error) {
 	change = activities.Change{
 		Strategy: activities.Transaction, Risk: activities.Medium,
 		Undo: "the changed rows are put back in one transaction, without the database's triggers",
@@ -134,7 +136,8 @@ func (c *call) weigh(d *database, p execParams, e *effect) (change activities.Ch
 			continue
 		}
 		// No more rows are counted than it takes: the table may be huge.
-		left, err := d.number(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s LIMIT %d)", e.tables[lower(name)].target(), t.Added+2*touched))
+		left, err := d.number(fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s LIMIT %d)", e.tables[lower(name)].target(),
+			t.Added+2*touched))
 		if err != nil {
 			return change, nil, err
 		}
@@ -177,7 +180,8 @@ func (c *call) describe(d *database, p execParams, e *effect) (change activities
 			return change, err
 		}
 		t.Before = left - t.Added + t.Removed
-		change.Facts = append(change.Facts, fmt.Sprintf("%s: %s, of %s", name, t.Describe("row"), activities.CountOf(t.Before, "row")))
+		change.Facts = append(change.Facts,
+			fmt.Sprintf("%s: %s, of %s", name, t.Describe("row"), activities.CountOf(t.Before, "row")))
 		change.Counts = append(change.Counts, *t)
 	}
 	shown, all := "", int64(0)

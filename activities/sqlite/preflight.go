@@ -18,7 +18,8 @@ func (a *action) Preflight(ctx context.Context, o activities.Outlook) error {
 	return errors.Join(problems...)
 }
 
-// named decodes a step's parameters, as far as they are known, and returns the database that they name.
+// named decodes a step's parameters, as far as they are known, and returns the database that they
+// name.
 func (a *action) named(o activities.Outlook) (string, error) {
 	if a.spec.ReadOnly {
 		p, err := decodeParams[queryParams](o.With)

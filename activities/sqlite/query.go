@@ -19,8 +19,9 @@ func (c *call) planQuery() (change activities.Change, err error) {
 	}
 	path, err := c.locateThere(p.Database)
 	return activities.Change{
-		Summary: "read " + path, Diff: p.SQL, Strategy: activities.NoUndo, Undo: "it changes nothing", Risk: activities.Low, Unchanged: true,
-		Keys: []string{keyPrefix + path}, Digest: digestQuery(c.Step.With, path),
+		Summary: "read " + path, Diff: p.SQL, Strategy: activities.NoUndo, Undo: "it changes nothing", Risk: activities.Low,
+		Unchanged: true,
+		Keys:      []string{keyPrefix + path}, Digest: digestQuery(c.Step.With, path),
 	}, err
 }
 
@@ -42,7 +43,8 @@ func (c *call) query(ctx context.Context) (result activities.Result, err error) 
 		return result, err
 	}
 	if c.Want != "" && c.Want != digestQuery(c.Step.With, path) {
-		return result, activities.Errorf(activities.StaleApproval, "the query is not the one that was approved; plan and approve it again")
+		return result,
+			activities.Errorf(activities.StaleApproval, "the query is not the one that was approved; plan and approve it again")
 	}
 	d, err := c.open(path)
 	if err != nil {
@@ -58,7 +60,8 @@ func (c *call) query(ctx context.Context) (result activities.Result, err error) 
 		return result, explain(path, err)
 	}
 	return activities.Result{
-		Summary: path + ": " + activities.CountOf(len(rows), "row"), Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first},
+		Summary: path + ": " + activities.CountOf(len(rows), "row"),
+		Outputs: map[string]any{"rows": rows, "count": len(rows), "value": first},
 	}, c.runQueries(ctx, d)
 }
 
@@ -90,7 +93,9 @@ func (d *database) read(p queryParams) (rows []map[string]any, first any, err er
 			return rows, first, err
 		}
 		if len(rows) == limit {
-			return nil, nil, activities.Errorf(activities.Refused, "the query returns more than %s; add LIMIT to it, or raise limit", activities.CountOf(limit, "row"))
+			return nil, nil,
+				activities.Errorf(activities.Refused, "the query returns more than %s; add LIMIT to it, or raise limit",
+					activities.CountOf(limit, "row"))
 		}
 		row, columns := output(q)
 		if len(rows) == 0 && len(columns) > 0 {

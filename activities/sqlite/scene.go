@@ -12,18 +12,22 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/childenv"
 )
 
-// placeChecks says of each check when it runs: a query in the transaction of the step, by its process; all others once it has committed.
+// placeChecks says of each check when it runs: a query in the transaction of the step, by its
+// process; all others once it has committed.
 func placeChecks(checks []activities.Check) ([]activities.Check, error) {
 	checks = slices.Clone(checks)
 	for i := range checks {
 		c := &checks[i]
 		switch {
 		case c.Query != nil && c.When == activities.Live:
-			return nil, activities.Errorf(activities.Refused, "check[%d]: when: live, or within; a query is checked in the transaction of the step, leave it out or use a step of sqlite.query", i)
+			return nil, activities.Errorf(activities.Refused,
+				"check[%d]: when: live, or within; a query is checked in the transaction of the step, leave it out or use a "+
+					"step of sqlite.query", i)
 		case c.Query != nil:
 			c.When = activities.Staged
 		case c.When == activities.Staged:
-			return nil, activities.Errorf(activities.Refused, "check[%d]: when: staged; of a database only a query can be checked before the commit, use live", i)
+			return nil, activities.Errorf(activities.Refused,
+				"check[%d]: when: staged; of a database only a query can be checked before the commit, use live", i)
 		}
 	}
 	return checks, nil
@@ -31,9 +35,11 @@ func placeChecks(checks []activities.Check) ([]activities.Check, error) {
 
 // runQueries runs the query checks on what the connection sees.
 func (c *call) runQueries(ctx context.Context, d *database) error {
-	err := activities.RunChecks(ctx, c.Step.Checks, activities.Staged, activities.Live, stagedScene{scene{c.world, d.path}, d})
+	err := activities.RunChecks(ctx, c.Step.Checks, activities.Staged, activities.Live,
+		stagedScene{scene{c.world, d.path}, d})
 	if failed, ok := errors.AsType[*activities.Error](err); ok && c.Private && failed.Type == activities.CheckFailed {
-		return activities.Errorf(activities.CheckFailed, "a query check does not hold; its value is not shown, because the parameters of the step hold a secret")
+		return activities.Errorf(activities.CheckFailed,
+			"a query check does not hold; its value is not shown, because the parameters of the step hold a secret")
 	}
 	return err
 }

@@ -36,7 +36,8 @@ func TestAQueryIsCheckedBeforeTheCommit(t *testing.T) {
 		says  string
 		kind  activities.ErrorType
 	}{
-		{query("SELECT count(*) FROM team", "3"), "check 2 (query, staged): SELECT count(*) FROM team: it is 2, want 3", activities.CheckFailed},
+		{query("SELECT count(*) FROM team", "3"), "check 2 (query, staged): SELECT count(*) FROM team: it is 2, want 3",
+			activities.CheckFailed},
 		{query("SELECT name FROM team WHERE id = 99", `"x"`), "it is null", activities.CheckFailed},
 		{query("SELECT id, name FROM team", "3"), "it must return one row of one column", activities.Refused},
 		{query("DELETE FROM log", "null"), "the statement changes log", activities.Refused},
@@ -48,7 +49,10 @@ func TestAQueryIsCheckedBeforeTheCommit(t *testing.T) {
 		require.Equal(t, c.kind, activities.TypeOf(err), err)
 		require.Equal(t, before, b.dump())
 	}
-	require.ErrorContains(t, apply(1, params{"sql": "SELECT 1"}, query("SELECT count(*) FROM team", "4")), "it is 3, want 4")
-	require.NoError(t, apply(0, params{"sql": sql}, query("SELECT count(size) FROM team", "0"), query("SELECT group_concat(name) FROM (SELECT name FROM team ORDER BY id)", `"red,green"`)))
+	require.ErrorContains(t, apply(1, params{"sql": "SELECT 1"}, query("SELECT count(*) FROM team", "4")),
+		"it is 3, want 4")
+	require.NoError(t,
+		apply(0, params{"sql": sql}, query("SELECT count(size) FROM team", "0"),
+			query("SELECT group_concat(name) FROM (SELECT name FROM team ORDER BY id)", `"red,green"`)))
 	require.NotEqual(t, before, b.dump())
 }

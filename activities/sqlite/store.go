@@ -14,8 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// store is the undo data of one attempt of a forward: a database of its own in the token's folder, with a row for each row that
-// the attempt has changed. Its digest stands in the database that was changed, committed with the change.
+// store is the undo data of one attempt of a forward: a database of its own in the token's folder,
+// with a row for each row that the attempt has changed. Its digest stands in the database that was
+// changed, committed with the change.
 type store struct {
 	connection
 
@@ -48,7 +49,8 @@ type notes struct {
 	Counters map[string]counter `json:"counters,omitempty"`
 	// Private says that no value may be shown.
 	Private bool `json:"private,omitempty"`
-	// Checkpoint is the digest of the copy of the whole file; empty: the rows tell everything. Before and After are the contents.
+	// Checkpoint is the digest of the copy of the whole file; empty: the rows tell everything. Before
+	// and After are the contents.
 	Checkpoint string  `json:"checkpoint,omitempty"`
 	Before     content `json:"before,omitzero"`
 	After      content `json:"after,omitzero"`
@@ -97,12 +99,14 @@ func newStore(path string) (*store, error) {
 
 // note stores a row as it was before its first change.
 func (s *store) note(t *table, key, before []any) error {
-	return run(s.Conn, "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, NULL)", []any{t.name, encode(key), encodeOrNil(before)}, nil)
+	return run(s.Conn, "INSERT OR IGNORE INTO rows VALUES (?, ?, ?, NULL)",
+		[]any{t.name, encode(key), encodeOrNil(before)}, nil)
 }
 
 // has reports whether a row is one of before or after.
 func (s *store) has(t *table, row []any) (is bool, err error) {
-	return is, run(s.Conn, "SELECT before IS ?3 OR after IS ?3 FROM rows WHERE tbl = ?1 AND key = ?2", []any{t.name, encode(t.keyOf(row)), encode(row)},
+	return is, run(s.Conn, "SELECT before IS ?3 OR after IS ?3 FROM rows WHERE tbl = ?1 AND key = ?2",
+		[]any{t.name, encode(t.keyOf(row)), encode(row)},
 		func(q *sqlite.Stmt) error { is = q.ColumnBool(0); return nil })
 }
 
@@ -126,7 +130,8 @@ func (s *store) complete(d *database, tables map[string]*table) error {
 			if err != nil {
 				return err
 			}
-			if err := run(s.Conn, "UPDATE rows SET after = ? WHERE tbl = ? AND key = ?", []any{encodeOrNil(now), i.table, encode(i.key)}, nil); err != nil {
+			if err := run(s.Conn, "UPDATE rows SET after = ? WHERE tbl = ? AND key = ?",
+				[]any{encodeOrNil(now), i.table, encode(i.key)}, nil); err != nil {
 				return err
 			}
 		}
@@ -209,7 +214,8 @@ func readStore(path string) (_ *store, n notes, err error) {
 		return nil, n, err
 	}
 	s := &store{conn, path}
-	err = run(s.Conn, "SELECT notes FROM notes", nil, func(q *sqlite.Stmt) error { return json.Unmarshal([]byte(q.ColumnText(0)), &n) })
+	err = run(s.Conn, "SELECT notes FROM notes", nil,
+		func(q *sqlite.Stmt) error { return json.Unmarshal([]byte(q.ColumnText(0)), &n) })
 	if err != nil {
 		return nil, n, errors.Join(damaged(path, err), s.Close())
 	}
@@ -229,7 +235,8 @@ func checkFile(path, digest string) error {
 }
 
 func damaged(path string, why error) error {
-	return activities.Errorf(activities.DamagedRecord, "%s: %v; nothing was touched: put it back, or decide what becomes of the step", path, why)
+	return activities.Errorf(activities.DamagedRecord,
+		"%s: %v; nothing was touched: put it back, or decide what becomes of the step", path, why)
 }
 
 func equal(a, b []any) bool { return (a == nil) == (b == nil) && bytes.Equal(encode(a), encode(b)) }

@@ -13,11 +13,13 @@ import (
 // table is what one has to know about a table to read and write its rows exactly.
 type table struct {
 	name, sql string
-	// names are what a row is made of: the rowid, where the table has one, and the columns, but for those that are generated.
+	// names are what a row is made of: the rowid, where the table has one, and the columns, but for
+	// those that are generated.
 	names []string
 	// numbers are the columns' numbers in the table; the rowid has none.
 	numbers []int
-	// real says which of the columns turn integers into floating-point numbers: in the file these stay integers.
+	// real says which of the columns turn integers into floating-point numbers: in the file these stay
+	// integers.
 	real []bool
 	// rowid is the name by which the rowid is read; empty: the table has none.
 	rowid string
@@ -67,14 +69,15 @@ func (t *table) readColumns(d *database, withoutRowid bool) error {
 	}
 	var columns []column
 	primary := map[int]int{}
-	err := run(d.Conn, "SELECT name, type, cid, pk, hidden FROM pragma_table_xinfo(?)", []any{t.name}, func(s *sqlite.Stmt) error {
-		c := column{s.ColumnText(0), s.ColumnText(1), s.ColumnInt(2), s.ColumnInt(3), s.ColumnInt(4) > 1}
-		columns = append(columns, c)
-		if c.pk > 0 {
-			primary[c.pk] = len(columns) - 1
-		}
-		return nil
-	})
+	err := run(d.Conn, "SELECT name, type, cid, pk, hidden FROM pragma_table_xinfo(?)", []any{t.name},
+		func(s *sqlite.Stmt) error {
+			c := column{s.ColumnText(0), s.ColumnText(1), s.ColumnInt(2), s.ColumnInt(3), s.ColumnInt(4) > 1}
+			columns = append(columns, c)
+			if c.pk > 0 {
+				primary[c.pk] = len(columns) - 1
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}
@@ -89,7 +92,8 @@ func (t *table) readColumns(d *database, withoutRowid bool) error {
 		if err != nil {
 			return err
 		}
-		if i, found := primary[1]; found && len(primary) == 1 && indexed == 0 && strings.EqualFold(columns[i].kind, "INTEGER") {
+		if i, found := primary[1]; found && len(primary) == 1 && indexed == 0 &&
+			strings.EqualFold(columns[i].kind, "INTEGER") {
 			alias, t.rowid = i, columns[i].name
 		}
 		for _, name := range []string{"rowid", "_rowid_", "oid"} {
@@ -153,7 +157,8 @@ func (t *table) read(d *database, key []any) (row []any, err error) {
 	return row, err
 }
 
-// find reads the row with a key, or its twin: a row whose key is another, and equal to it by collation or type ('Bob' and 'BOB', 1 and 1.0).
+// find reads the row with a key, or its twin: a row whose key is another, and equal to it by
+// collation or type ('Bob' and 'BOB', 1 and 1.0).
 func (t *table) find(d *database, key []any) (row, twin []any, err error) {
 	err = run(d.Conn, "SELECT "+t.list()+" FROM "+t.target()+t.where(), key, func(s *sqlite.Stmt) error {
 		if found := rowOf(s); equal(t.keyOf(found), key) {

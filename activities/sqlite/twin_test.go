@@ -8,22 +8,28 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// TestARowWhoseKeyIsOnlyEqual is a row of somebody else under a key that equals that of the step's row by collation or type.
+// TestARowWhoseKeyIsOnlyEqual is a row of somebody else under a key that equals that of the step's
+// row by collation or type.
 func TestARowWhoseKeyIsOnlyEqual(t *testing.T) {
 	const (
-		person = "CREATE TABLE person (name TEXT COLLATE NOCASE PRIMARY KEY, n) WITHOUT ROWID; INSERT INTO person VALUES ('Bob', 1), ('eve', 2);"
-		price  = "CREATE TABLE price (kind, p, n, PRIMARY KEY (kind, p)) WITHOUT ROWID; INSERT INTO price VALUES ('a', 1, 'one'), ('a', 2, 'two');"
+		person = "CREATE TABLE person (name TEXT COLLATE NOCASE PRIMARY KEY, n) WITHOUT ROWID; INSERT INTO person VALUES " +
+			"('Bob', 1), ('eve', 2);"
+		price = "CREATE TABLE price (kind, p, n, PRIMARY KEY (kind, p)) WITHOUT ROWID; INSERT INTO price VALUES ('a', " +
+			"1, 'one'), ('a', 2, 'two');"
 	)
 	for _, c := range []struct {
 		name, tables, step, others, shown string
 		// forced is the table after a forced undo.
 		forced string
 	}{
-		{"deleted, and there again", person, "DELETE FROM person WHERE name = 'Bob'", "INSERT INTO person VALUES ('BOB', 'theirs')",
+		{"deleted, and there again", person, "DELETE FROM person WHERE name = 'Bob'",
+			"INSERT INTO person VALUES ('BOB', 'theirs')",
 			"- person name='BOB' n='theirs'", "Bob|1\neve|2\n"},
-		{"changed, and renamed", person, "UPDATE person SET n = 7 WHERE name = 'Bob'", "UPDATE person SET name = 'BOB'  WHERE n = 7",
+		{"changed, and renamed", person, "UPDATE person SET n = 7 WHERE name = 'Bob'",
+			"UPDATE person SET name = 'BOB'  WHERE n = 7",
 			"- person name='Bob' n=7", "Bob|1\neve|2\n"},
-		{"inserted, and renamed", person, "INSERT INTO person VALUES ('zoe', 3)", "UPDATE person SET name = 'Zoe', n = 'theirs' WHERE name = 'zoe'",
+		{"inserted, and renamed", person, "INSERT INTO person VALUES ('zoe', 3)",
+			"UPDATE person SET name = 'Zoe', n = 'theirs' WHERE name = 'zoe'",
 			"+ person name='Zoe' n='theirs'", "Bob|1\neve|2\nZoe|theirs\n"},
 		{"a number of another type", price, "DELETE FROM price WHERE p = 1", "INSERT INTO price VALUES ('a', 1.0, 'theirs')",
 			"- price kind='a' p=1 n='theirs'", "a|1|one\na|2|two\n"},
@@ -47,7 +53,9 @@ func TestARowWhoseKeyIsOnlyEqual(t *testing.T) {
 
 // TestAStepThatChangesOnlyTheCaseOfAKey is undone without drift: both rows are its own.
 func TestAStepThatChangesOnlyTheCaseOfAKey(t *testing.T) {
-	b := newBench(t, "CREATE TABLE person (name TEXT COLLATE NOCASE PRIMARY KEY, n) WITHOUT ROWID; INSERT INTO person VALUES ('Bob', 1), ('eve', 2);")
+	b := newBench(t,
+		"CREATE TABLE person (name TEXT COLLATE NOCASE PRIMARY KEY, n) WITHOUT ROWID; INSERT INTO person VALUES ('Bob', "+
+			"1), ('eve', 2);")
 	shell(t, b.path, ".backup "+b.path+".copy")
 	e := b.mustExec("UPDATE person SET name = 'BOB', n = 7 WHERE name = 'Bob'")
 	require.Equal(t, activities.Restored, b.undo(e, "").Outcome)

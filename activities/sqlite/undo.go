@@ -64,7 +64,8 @@ type restore struct {
 	notes notes
 	// found says that the mark is there.
 	found bool
-	// drift has a line for each difference from what the step left; stuck are the lines that cannot be forced.
+	// drift has a line for each difference from what the step left; stuck are the lines that cannot be
+	// forced.
 	drift, stuck []string
 	// losses are what a forced undo leaves behind.
 	losses []string
@@ -78,7 +79,8 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 		return undone, err
 	}
 	if !found {
-		return activities.Undone{Outcome: activities.Nothing, Observed: nothingDone}, c.token.CheckNotLost(c.Decision.Done && !c.isQuery(), actedDoc)
+		return activities.Undone{Outcome: activities.Nothing, Observed: nothingDone},
+			c.token.CheckNotLost(c.Decision.Done && !c.isQuery(), actedDoc)
 	}
 	id, err := identify(r.rec.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,7 +88,8 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 		if c.Decision.Force != r.driftDigest() {
 			return r.drifted(), nil
 		}
-		return activities.Undone{Outcome: activities.Residue, Observed: "there is no database any more", Losses: []string{r.rec.Path + " is gone"}}, nil
+		return activities.Undone{Outcome: activities.Residue, Observed: "there is no database any more",
+			Losses: []string{r.rec.Path + " is gone"}}, nil
 	}
 	if err != nil {
 		return undone, err
@@ -96,7 +99,8 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 	}
 	defer r.Close()
 	if id != r.rec.ID {
-		r.drift = append(r.drift, "~ "+r.rec.Path+" is another file than the one that the step changed: a copy was put in its place")
+		r.drift = append(r.drift,
+			"~ "+r.rec.Path+" is another file than the one that the step changed: a copy was put in its place")
 	}
 	acted, err := r.findAttempt()
 	if err != nil || !acted {
@@ -112,7 +116,8 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 	return r.restoreRows()
 }
 
-// findAttempt finds the attempt that has committed: from the journal or, where the worker died before that was noted there, by its mark.
+// findAttempt finds the attempt that has committed: from the journal or, where the worker died
+// before that was noted there, by its mark.
 func (r *restore) findAttempt() (acted bool, err error) {
 	if r.mark, r.found, err = r.findMark(r.Entry.Token); err != nil {
 		return r.found, explain(r.path, err)
@@ -152,7 +157,9 @@ func (r *restore) driftDigest() activities.Digest {
 // drifted is the drift that was found, for a person.
 func (r *restore) drifted() activities.Undone {
 	d := r.showDrift()
-	return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf("%s: %s not as the step left it", r.rec.Path, activities.CountOf(len(r.drift), "thing")), Drift: d}
+	return activities.Undone{Outcome: activities.Drifted,
+		Observed: fmt.Sprintf("%s: %s not as the step left it", r.rec.Path, activities.CountOf(len(r.drift), "thing")),
+		Drift:    d}
 }
 
 func (r *restore) showDrift() *activities.Drift {
@@ -171,7 +178,8 @@ func (r *restore) mayGoOn() bool {
 // restoreRows puts the rows back in one transaction.
 func (r *restore) restoreRows() (undone activities.Undone, err error) {
 	// The rows are put back as they were: nothing else follows from that.
-	err = errors.Join(setTriggers(r.Conn, 0), r.run("PRAGMA foreign_keys = OFF"), r.run("PRAGMA ignore_check_constraints = ON"))
+	err = errors.Join(setTriggers(r.Conn, 0), r.run("PRAGMA foreign_keys = OFF"),
+		r.run("PRAGMA ignore_check_constraints = ON"))
 	if err != nil {
 		return undone, err
 	}
@@ -198,7 +206,8 @@ func (r *restore) restoreRows() (undone activities.Undone, err error) {
 	if len(r.stuck) > 0 {
 		return r.drifted(), nil
 	}
-	// What else stands in the way shows when the rows are put back; a person is shown all of it at once.
+	// What else stands in the way shows when the rows are put back; a person is shown all of it at
+	// once.
 	referring, err := r.listReferring()
 	if err != nil {
 		return undone, err
@@ -266,21 +275,22 @@ func (r *restore) compareRows(tables map[string]*table) error {
 		}
 		known, err := r.store.has(t, twin)
 		if !known {
-			r.drift = append(r.drift, r.describeDrift(t, t.keyOf(twin), nil, twin)+": its key equals that of a row of the step, and is another")
+			r.drift = append(r.drift,
+				r.describeDrift(t, t.keyOf(twin), nil, twin)+": its key equals that of a row of the step, and is another")
 		}
 		return err
 	})
 }
 
-// describeDrift describes a row as it is and as the step left it. The digest of the row distinguishes drifts whose values are not
-// shown.
+// describeDrift describes a row as it is and as the step left it. The digest of the row
+// distinguishes drifts whose values are not shown.
 func (r *restore) describeDrift(t *table, key, left, now []any) string {
 	line := images{table: t.name, key: key, before: left, after: now}.describe(t, r.notes.Private)
 	return line + " (" + activities.DigestOf(encode(now)).Short() + ")"
 }
 
-// putRows removes the rows that the step left, and puts back those that were there before. Rows of others that prevent this
-// are drift.
+// putRows removes the rows that the step left, and puts back those that were there before. Rows of
+// others that prevent this are drift.
 func (r *restore) putRows(tables map[string]*table) error {
 	err := r.store.each(func(i images) error { return tables[lower(i.table)].delete(r.database, i.key) })
 	if err != nil {
@@ -294,7 +304,9 @@ func (r *restore) putRows(tables map[string]*table) error {
 		t := tables[lower(change.table)]
 		before, _, err := t.changed(change)
 		unseen = errors.Join(unseen, err)
-		r.drift = append(r.drift, r.describeDrift(t, t.keyOf(before), before, nil)+": it has a value that must be unique, and that a row to be put back has")
+		r.drift = append(r.drift,
+			r.describeDrift(t, t.keyOf(before), before, nil)+
+				": it has a value that must be unique, and that a row to be put back has")
 	})
 	defer stop()
 	err = r.store.each(func(i images) error {
@@ -333,9 +345,12 @@ func (r *restore) outcome(observed string) activities.Undone {
 	return undone
 }
 
-// listReferring lists the tables whose rows refer to rows of the changed ones, or are of them and refer to others.
+// listReferring lists the tables whose rows refer to rows of the changed ones, or are of them and
+// refer to others.
 func (r *restore) listReferring() (names []string, err error) {
-	err = run(r.Conn, `SELECT DISTINCT l.name, f."table" FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main'`, nil,
+	err = run(r.Conn,
+		`SELECT DISTINCT l.name, f."table" FROM pragma_table_list l, pragma_foreign_key_list(l.name) f
+			WHERE l.schema = 'main'`, nil,
 		func(q *sqlite.Stmt) error {
 			for name := range r.notes.Tables {
 				if strings.EqualFold(name, q.ColumnText(0)) || strings.EqualFold(name, q.ColumnText(1)) {
@@ -351,10 +366,13 @@ func (r *restore) listReferring() (names []string, err error) {
 // listDangling lists the rows of tables that refer to rows that are not there.
 func (r *restore) listDangling(tables []string) (lines []string, err error) {
 	for _, name := range tables {
-		err = errors.Join(err, run(r.Conn, `SELECT rowid, parent, fkid FROM pragma_foreign_key_check(?)`, []any{name}, func(q *sqlite.Stmt) error {
-			lines = append(lines, fmt.Sprintf("! %s rowid=%s refers to a row of %s that would be gone (foreign key %d)", name, literal(column(q, 0), false), q.ColumnText(1), q.ColumnInt(2)))
-			return nil
-		}))
+		err = errors.Join(err,
+			run(r.Conn, `SELECT rowid, parent, fkid FROM pragma_foreign_key_check(?)`, []any{name}, func(q *sqlite.Stmt) error {
+				lines = append(lines,
+					fmt.Sprintf("! %s rowid=%s refers to a row of %s that would be gone (foreign key %d)", name,
+						literal(column(q, 0), false), q.ColumnText(1), q.ColumnInt(2)))
+				return nil
+			}))
 	}
 	return lines, err
 }
@@ -433,7 +451,8 @@ func (r *restore) restoreCheckpoint(ctx context.Context) (undone activities.Undo
 var errDrifted = errors.New("the database is not as the step left it")
 
 func (r *restore) isWAL() (is bool, err error) {
-	return is, run(r.Conn, "PRAGMA journal_mode", nil, func(q *sqlite.Stmt) error { is = q.ColumnText(0) == "wal"; return nil })
+	return is, run(r.Conn, "PRAGMA journal_mode", nil,
+		func(q *sqlite.Stmt) error { is = q.ColumnText(0) == "wal"; return nil })
 }
 
 // verifyContent checks the database after an undo.

@@ -8,13 +8,17 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// A statement is volatile if it calls a function that has another value each time: the digest of its change then covers which rows it
-// changes, and not the values that it writes. Its program shows every call, also those of triggers, defaults and views.
+// A statement is volatile if it calls a function that has another value each time: the digest of
+// its change then covers which rows it changes, and not the values that it writes. Its program
+// shows every call, also those of triggers, defaults and views.
 
-// settled are functions that the library does not call deterministic, whose value the statements before them decide, or the library itself.
-const settled = " last_insert_rowid changes total_changes sqlite_version sqlite_source_id sqlite_compileoption_get sqlite_compileoption_used "
+// settled are functions that the library does not call deterministic, whose value the statements
+// before them decide, or the library itself.
+const settled = " last_insert_rowid changes total_changes sqlite_version sqlite_source_id sqlite_compileoption_get " +
+	"sqlite_compileoption_used "
 
-// dates are functions that the library calls deterministic. They take the time if they have no argument, or one of present.
+// dates are functions that the library calls deterministic. They take the time if they have no
+// argument, or one of present.
 const (
 	dates   = " date time datetime julianday unixepoch strftime timediff "
 	present = " now subsec subsecond "
@@ -79,7 +83,8 @@ func (e *effect) noteVolatile(d *database, q *sqlite.Stmt, sql string, params an
 // isDeterministic asks the library about a function as programs name it, such as "random(0)".
 func (d *database) isDeterministic(call string) (bool, error) {
 	const flag = 0x800 // SQLITE_DETERMINISTIC
-	n, err := d.number("SELECT max(flags & ?) FROM pragma_function_list WHERE name || '(' || narg || ')' = ?", int64(flag), call)
+	n, err := d.number("SELECT max(flags & ?) FROM pragma_function_list WHERE name || '(' || narg || ')' = ?", int64(flag),
+		call)
 	return n != 0, err
 }
 
@@ -105,6 +110,8 @@ func (e *effect) describeVolatile() string {
 	if len(e.volatile) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("it uses %s, which differs each time: an approval covers the statements and which rows they change, not the values that they write",
+	return fmt.Sprintf(
+		"it uses %s, which differs each time: an approval covers the statements and which rows they change, not the "+
+			"values that they write",
 		strings.Join(slices.Sorted(slices.Values(e.volatile)), ", "))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// TestWhatIsVolatileIsKnownByTheProgram plans statements, has what they would write changed, and applies them.
+// TestWhatIsVolatileIsKnownByTheProgram plans statements, has what they would write changed, and
+// applies them.
 func TestWhatIsVolatileIsKnownByTheProgram(t *testing.T) {
 	const tables = `
 CREATE TABLE account (id INTEGER PRIMARY KEY, role, at);
@@ -34,13 +35,16 @@ INSERT INTO scratch VALUES ('viewer');
 		{params{"sql": "UPDATE account SET role = " + role + ", at = RANDOM ( )"}, "random()"},
 		{params{"sql": "UPDATE account SET role = " + role + ", at = datetime('NOW', 'localtime')"}, "datetime()"},
 		{params{"sql": "UPDATE account SET role = " + role + ", at = unixepoch()"}, "unixepoch()"},
-		{params{"sql": "UPDATE account SET role = " + role + ", at = strftime('%s', ?)", "params": []any{"now"}}, "strftime()"},
-		{params{"sql": "UPDATE account SET role = " + role + ", at = strftime('%s', :at)", "params": params{"at": "now"}}, "strftime()"},
+		{params{"sql": "UPDATE account SET role = " + role + ", at = strftime('%s', ?)", "params": []any{"now"}},
+			"strftime()"},
+		{params{"sql": "UPDATE account SET role = " + role + ", at = strftime('%s', :at)", "params": params{"at": "now"}},
+			"strftime()"},
 		{params{"sql": "UPDATE account SET role = " + role + ", at = CURRENT_DATE"}, "current_date()"},
 		{params{"sql": "UPDATE account SET role = " + role + ", at = (SELECT value FROM dice)"}, "random()"},
 		{params{"sql": "INSERT INTO stamped (role) VALUES (" + role + ")"}, "current_timestamp()"},
 		{params{"sql": "INSERT INTO watched VALUES (" + role + ")"}, "randomblob()"},
-		{params{"sql": "CREATE TABLE made (x); INSERT INTO made VALUES (random()); UPDATE account SET role = " + role}, ""}, // the whole database is covered
+		// the whole database is covered
+		{params{"sql": "CREATE TABLE made (x); INSERT INTO made VALUES (random()); UPDATE account SET role = " + role}, ""},
 		{params{"sql": "EXPLAIN UPDATE account SET role = random(); UPDATE account SET role = " + role}, ""},
 	} {
 		b := newBench(t, tables)

@@ -16,11 +16,13 @@ import (
 
 // Config is what the world needs from its worker.
 type Config struct {
-	// State is the folder of the journal. A checkpoint of a database takes as much room in it as the database.
+	// State is the folder of the journal. A checkpoint of a database takes as much room in it as the
+	// database.
 	State string `json:"state"`
 	// Roots are the folders in which databases may be used; anything else is refused.
 	Roots []string `json:"roots"`
-	// Busy is how long a call waits for a database that another program has locked. Defaults to 10 seconds.
+	// Busy is how long a call waits for a database that another program has locked. Defaults to 10
+	// seconds.
 	Busy time.Duration `json:"busy"`
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool `json:"-"`
@@ -104,7 +106,8 @@ func (w *world) locate(given string) (string, error) {
 		allowed = allowed || err == nil && filepath.IsLocal(below)
 	}
 	if !allowed {
-		return "", activities.Errorf(activities.Refused, "database: %s is in none of the folders that this worker's config allows (sqlite.roots: %s)",
+		return "", activities.Errorf(activities.Refused,
+			"database: %s is in none of the folders that this worker's config allows (sqlite.roots: %s)",
 			path, strings.Join(w.Roots, ", "))
 	}
 	return path, nil
@@ -114,7 +117,8 @@ func (w *world) locate(given string) (string, error) {
 func (w *world) locateThere(given string) (string, error) {
 	path, err := w.locate(given)
 	if errors.Is(err, errNoFile) {
-		return "", activities.RefuseCurrent(keyPrefix+filepath.Clean(given), "database: %s: %v; make it first, an empty file will do", given, err)
+		return "", activities.RefuseCurrent(keyPrefix+filepath.Clean(given),
+			"database: %s: %v; make it first, an empty file will do", given, err)
 	}
 	if err != nil {
 		return "", err

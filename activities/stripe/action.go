@@ -34,7 +34,8 @@ func (s *service) isForgotten(since time.Time) bool {
 }
 
 // Apply sends the request once per token.
-func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	if err := refuseStaged(step.Checks); err != nil {
 		return activities.Result{}, err
 	}
@@ -58,7 +59,8 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, step activities.
 }
 
 // sendOnce sends the request, unless its effect stands already, and reads the object afterwards.
-func (a *action) sendOnce(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+func (a *action) sendOnce(c *session, e activities.Entry, req request, want activities.Digest) (o object,
+	notes []string, err error) {
 	if e.Redoes != "" && a.kind.strategy == activities.Irreversible {
 		if o, err = a.findStanding(c, e, req); err != nil || o != nil {
 			return o, []string{"the effect of the step still stands from before the rollback; it was not repeated"}, err
@@ -76,7 +78,8 @@ func (a *action) sendOnce(c *session, e activities.Entry, req request, want acti
 }
 
 func (a *action) makeResult(o object, notes []string) activities.Result {
-	r := activities.Result{Summary: fmt.Sprintf("%s %s", a.kind.noun, o.text("id")), Outputs: map[string]any{}, Notes: notes}
+	r := activities.Result{Summary: fmt.Sprintf("%s %s", a.kind.noun, o.text("id")), Outputs: map[string]any{},
+		Notes: notes}
 	for _, out := range a.kind.outputs {
 		r.Outputs[out.name] = o.valueAt(out.path)
 	}
@@ -97,7 +100,8 @@ func (a *action) checkStillMade(c *session, token string, o object, req request)
 	now, err := c.getObject(path[0])
 	switch {
 	case isGone(err), err == nil && !a.kind.actsOnObject() && !isMadeBy(now, token):
-		return nil, activities.Errorf(activities.Fenced, "%s %s was deleted: this forward came too late", a.kind.noun, o.text("id"))
+		return nil, activities.Errorf(activities.Fenced, "%s %s was deleted: this forward came too late", a.kind.noun,
+			o.text("id"))
 	case err != nil:
 		return nil, err
 	}
@@ -105,7 +109,8 @@ func (a *action) checkStillMade(c *session, token string, o object, req request)
 }
 
 // createObject creates an object, or finds the one that an earlier attempt created.
-func (a *action) createObject(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+func (a *action) createObject(c *session, e activities.Entry, req request, want activities.Digest) (o object,
+	notes []string, err error) {
 	judged := a.judge(c, e, req)
 	if want != "" || judged != nil || a.isForgotten(e.Since) {
 		made, complete, err := c.findMade(req, e)
@@ -116,7 +121,8 @@ func (a *action) createObject(c *session, e activities.Entry, req request, want 
 			return made[0], []string{"an earlier attempt had created it"}, nil
 		}
 		if !complete && !e.Since.IsZero() {
-			return nil, nil, unknownOutcome("too many objects have been created since to tell whether an earlier attempt created it")
+			return nil, nil,
+				unknownOutcome("too many objects have been created since to tell whether an earlier attempt created it")
 		}
 		if judged != nil {
 			return nil, nil, judged
@@ -134,7 +140,8 @@ func (a *action) createObject(c *session, e activities.Entry, req request, want 
 	case isStuck(err):
 		made, _, err := c.findMade(req, e)
 		if err == nil && len(made) == 0 {
-			err = unknownOutcome("Stripe failed to answer, will repeat that answer for this key, and lists no object that it created")
+			err = unknownOutcome(
+				"Stripe failed to answer, will repeat that answer for this key, and lists no object that it created")
 		}
 		if err != nil {
 			return nil, nil, err
@@ -144,8 +151,10 @@ func (a *action) createObject(c *session, e activities.Entry, req request, want 
 	return o, nil, err
 }
 
-// changeObject carries out a verb on an existing object. The record, made first, is a note on that object.
-func (a *action) changeObject(c *session, e activities.Entry, req request, want activities.Digest) (o object, notes []string, err error) {
+// changeObject carries out a verb on an existing object. The record, made first, is a note on that
+// object.
+func (a *action) changeObject(c *session, e activities.Entry, req request, want activities.Digest) (o object,
+	notes []string, err error) {
 	target := req.parents[0]
 	if o, err = c.getObject(target); err != nil {
 		return nil, nil, err
@@ -163,7 +172,8 @@ func (a *action) changeObject(c *session, e activities.Entry, req request, want 
 		}
 		note := e.Token + "@" + strconv.FormatInt(a.now().Unix(), 10)
 		// The key is spent: another attempt has written the same note with another time.
-		if _, err := c.writeNote(target, a.kind.mark(beganMark), note, deriveKey(e.Token, "record")); err != nil && !isSpent(err) {
+		if _, err := c.writeNote(target, a.kind.mark(beganMark), note, deriveKey(e.Token, "record")); err != nil &&
+			!isSpent(err) {
 			return nil, nil, err
 		}
 		a.reachPoint("recorded")
@@ -177,15 +187,16 @@ func (a *action) changeObject(c *session, e activities.Entry, req request, want 
 		return nil, nil, a.lateError(e)
 	case isStuck(err):
 		if o, err = c.getObject(target); err == nil && !a.kind.isDone(o) {
-			err = unknownOutcome("Stripe failed to answer, will repeat that answer for this key, and the status of the %s is %s", a.kind.noun, o.text("status"))
+			err = unknownOutcome("Stripe failed to answer, will repeat that answer for this key, and the status of the %s is %s",
+				a.kind.noun, o.text("status"))
 		}
 		return o, []string{"Stripe failed to answer; the object shows that it was done"}, err
 	}
 	return o, nil, err
 }
 
-// judge returns Asks for a change that a person must approve first. Only a subscription has to be looked at: of all others the kind
-// says how risky they are.
+// judge returns Asks for a change that a person must approve first. Only a subscription has to be
+// looked at: of all others the kind says how risky they are.
 func (a *action) judge(c *session, e activities.Entry, req request) error {
 	approval := activities.ApprovalFrom(c.ctx)
 	change := activities.Change{Risk: a.kind.risk, Strategy: a.kind.strategy}
@@ -205,21 +216,25 @@ func (a *action) checkApproved(c *session, e activities.Entry, req request, want
 	}
 	change, err := a.describeChange(c, req, e.Place.Journal)
 	if err == nil && change.Digest != want {
-		err = activities.Errorf(activities.StaleApproval, "the change is not the one that was approved: %s is now %s, approved was %s",
+		err = activities.Errorf(activities.StaleApproval,
+			"the change is not the one that was approved: %s is now %s, approved was %s",
 			change.Summary, change.Digest.Short(), want.Short())
 	}
 	return err
 }
 
 func (a *action) lateError(e activities.Entry) error {
-	return activities.Errorf(activities.Fenced, "the idempotency key of token %s is blocked: the step was undone or released, or its parameters have changed since it was first sent", e.Token)
+	return activities.Errorf(activities.Fenced,
+		"the idempotency key of token %s is blocked: the step was undone or released, or its parameters have changed "+
+			"since it was first sent", e.Token)
 }
 
 func unknownOutcome(format string, args ...any) error {
 	return activities.Errorf(activities.UnknownOutcome, format, args...)
 }
 
-// findMade lists the objects that were created with an entry's token. It only reads. complete: there are no others.
+// findMade lists the objects that were created with an entry's token. It only reads. complete:
+// there are no others.
 func (c *session) findMade(req request, e activities.Entry) (made []object, complete bool, err error) {
 	ours := func(o object) {
 		if noteOn(o, tokenMark) == e.Token && !o.isDeleted() {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// amount is the money that a request is about, such as "12.50 EUR"; empty if it is about none, or if Stripe works it out.
+// amount is the money that a request is about, such as "12.50 EUR"; empty if it is about none, or
+// if Stripe works it out.
 func (a *action) amount(sent url.Values, parents []object) string {
 	find := func(kind string) object {
 		if i := slices.IndexFunc(parents, func(o object) bool { return o.text("object") == kind }); i >= 0 {

@@ -58,8 +58,10 @@ type response struct {
 
 func (r *response) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &r.fields) }
 
-// send sends one request. It always has parameters: without them stripe-go takes neither a context nor a key.
-func (c *session) send(method, path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+// send sends one request. It always has parameters: without them stripe-go takes neither a context
+// nor a key.
+func (c *session) send(method, path string, params stripe.ParamsContainer, key string) (o object, replayed bool,
+	err error) {
 	common := params.GetParams()
 	common.Context = c.ctx
 	if key != "" {
@@ -88,9 +90,10 @@ func (c *session) getObject(path string) (object, error) {
 	return o, err
 }
 
-// postWithKey sends a POST under an idempotency key. While another request with that key runs, it waits for its answer, for
-// as long as a request may take.
-func (c *session) postWithKey(path string, params stripe.ParamsContainer, key string) (o object, replayed bool, err error) {
+// postWithKey sends a POST under an idempotency key. While another request with that key runs, it
+// waits for its answer, for as long as a request may take.
+func (c *session) postWithKey(path string, params stripe.ParamsContainer, key string) (o object, replayed bool,
+	err error) {
 	point.Reach(leaving)
 	defer point.Reach(answered)
 	wait, until := 50*time.Millisecond, time.Now().Add(c.config.HTTPTimeout)
@@ -125,11 +128,13 @@ const (
 	answered = "stripe.request:answered"
 )
 
-// resends is how many keys one request of an undo may use up: all but the last are stuck with a status 500.
+// resends is how many keys one request of an undo may use up: all but the last are stuck with a
+// status 500.
 const resends = 3
 
-// postOnce posts a request of an undo under a key of its own, so that it acts once, however late a second sender wakes up.
-// If that key is stuck with a status 500, it takes the next one: such requests may act twice without harm.
+// postOnce posts a request of an undo under a key of its own, so that it acts once, however late a
+// second sender wakes up. If that key is stuck with a status 500, it takes the next one: such
+// requests may act twice without harm.
 func (c *session) postOnce(path string, params stripe.ParamsContainer, key string) (o object, err error) {
 	for n := range resends {
 		o, _, err = c.postWithKey(path, params, key+"."+strconv.Itoa(n))
@@ -152,7 +157,8 @@ func formParams(pairs ...string) *stripe.Params {
 // maxPages bounds a search: 100 pages are 10,000 objects.
 const maxPages = 100
 
-// listObjects visits all objects at a path, the newest first. It is incomplete if there are more than maxPages pages.
+// listObjects visits all objects at a path, the newest first. It is incomplete if there are more
+// than maxPages pages.
 func (c *session) listObjects(path string, filter url.Values, visit func(object)) (complete bool, err error) {
 	after := ""
 	for range maxPages {

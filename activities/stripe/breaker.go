@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// breakerGuard is the circuit breaker of one direction, so that failing forwards never block an unwind.
+// breakerGuard is the circuit breaker of one direction, so that failing forwards never block an
+// unwind.
 type breakerGuard struct {
 	breaker *gobreaker.TwoStepCircuitBreaker[any]
 	pause   time.Duration
@@ -44,7 +45,8 @@ func (g *breakerGuard) runGuarded(f func() error) error {
 		if errors.Is(err, gobreaker.ErrTooManyRequests) || wait < time.Second {
 			wait = time.Second // another call is probing right now
 		}
-		open := activities.Errorf(activities.BreakerOpen, "%s: %v; nothing is sent for %s", g.breaker.Name(), err, wait.Round(time.Second))
+		open := activities.Errorf(activities.BreakerOpen, "%s: %v; nothing is sent for %s", g.breaker.Name(), err,
+			wait.Round(time.Second))
 		open.NextRetry = wait
 		return open
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 )
 
-// Whichever request of a forward and its undo breaks, and however it breaks: retries end, the world is as before, and no
-// money is missing.
+// Whichever request of a forward and its undo breaks, and however it breaks: retries end, the world
+// is as before, and no money is missing.
 func TestAnyRequestMayBreak(t *testing.T) {
 	effects := map[string]emulator.Effect{
 		"dropped before": emulator.DropBefore, "dropped after": emulator.DropAfter, "500 before": emulator.FailBefore,
@@ -103,8 +103,10 @@ type others struct{ customer, product, price string }
 func (b *bench) theirs() others {
 	product := b.post("/v1/products", "name", "theirs")["id"].(string)
 	return others{
-		customer: b.post("/v1/customers", "payment_method", "pm_card_visa", "invoice_settings[default_payment_method]", "pm_card_visa")["id"].(string),
-		product:  product,
-		price:    b.post("/v1/prices", "product", product, "currency", "eur", "unit_amount", "700", "recurring[interval]", "month")["id"].(string),
+		customer: b.post("/v1/customers", "payment_method", "pm_card_visa", "invoice_settings[default_payment_method]",
+			"pm_card_visa")["id"].(string),
+		product: product,
+		price: b.post("/v1/prices", "product", product, "currency", "eur", "unit_amount", "700", "recurring[interval]",
+			"month")["id"].(string),
 	}
 }

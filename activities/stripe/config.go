@@ -25,7 +25,8 @@ type Config struct {
 	BaseURL string
 	// HTTPTimeout bounds one request. Keep it well below the steps' timeout. Defaults to 20 s.
 	HTTPTimeout time.Duration
-	// BreakerTrips is how many consecutive requests must go unanswered before the breaker opens. Defaults to 5.
+	// BreakerTrips is how many consecutive requests must go unanswered before the breaker opens.
+	// Defaults to 5.
 	BreakerTrips uint32
 	// BreakerPause is how long the breaker then stays open. Defaults to 30 s.
 	BreakerPause time.Duration
@@ -80,7 +81,8 @@ type service struct {
 	accounts map[string]string // by key
 }
 
-// New makes the world "stripe". It sends nothing: World.Journal is the first to notice a key that does not work.
+// New makes the world "stripe". It sends nothing: World.Journal is the first to notice a key that
+// does not work.
 func New(config Config) (activities.World, error) {
 	s, err := newService(config)
 	if err != nil {
@@ -106,8 +108,8 @@ func newService(config Config) (*service, error) {
 	}
 	return &service{
 		config: config,
-		// Only the transport of stripe-go, without its retries (the workflow retries), its logger (it prints bodies) and
-		// its telemetry.
+		// Only the transport of stripe-go, without its retries (the workflow retries), its logger (it
+		// prints bodies) and its telemetry.
 		backend: stripe.GetBackendWithConfig(stripe.APIBackend, &stripe.BackendConfig{
 			HTTPClient:        &http.Client{Timeout: config.HTTPTimeout},
 			URL:               stripe.String(config.BaseURL),
@@ -130,7 +132,8 @@ type session struct {
 	guard *breakerGuard
 }
 
-// openSession begins a call for an entry. It returns WrongPlace if the key belongs to another account than the entry's record.
+// openSession begins a call for an entry. It returns WrongPlace if the key belongs to another
+// account than the entry's record.
 func (s *service) openSession(ctx context.Context, g *breakerGuard, journal string) (*session, error) {
 	c, err := s.newSession(ctx, g)
 	if err != nil {
@@ -141,7 +144,8 @@ func (s *service) openSession(ctx context.Context, g *breakerGuard, journal stri
 		return nil, asActionError(err)
 	}
 	if id != journal {
-		return nil, activities.Errorf(activities.WrongPlace, "the record is in Stripe account %s; this worker's key belongs to %s", journal, id)
+		return nil, activities.Errorf(activities.WrongPlace,
+			"the record is in Stripe account %s; this worker's key belongs to %s", journal, id)
 	}
 	return c, nil
 }
@@ -153,7 +157,8 @@ func (s *service) newSession(ctx context.Context, g *breakerGuard) (*session, er
 	}
 	activities.MaskerFrom(ctx).Add(key)
 	if isLive(key) && !s.config.AllowLive {
-		return nil, activities.Errorf(activities.Refused, "the Stripe key is a live one; allow live keys by name in the worker's config, or use a test key")
+		return nil, activities.Errorf(activities.Refused,
+			"the Stripe key is a live one; allow live keys by name in the worker's config, or use a test key")
 	}
 	return &session{service: s, ctx: ctx, key: key, guard: g}, nil
 }

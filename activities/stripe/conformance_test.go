@@ -39,9 +39,11 @@ func conformance() []actiontest.Case {
 		inBrief(created("price.create", activities.Compensated, "",
 			params{"product": "PRODUCT", "currency": "eur", "unit_amount": 1200, "interval": "month"},
 			params{"product": "PRODUCT", "currency": "eur", "unit_amount": 5}, renamesProduct)),
-		inBrief(created("coupon.create", activities.Compensated, "", params{"percent_off": 25}, params{"amount_off": 500, "currency": "eur"}, nil)),
+		inBrief(created("coupon.create", activities.Compensated, "", params{"percent_off": 25},
+			params{"amount_off": 500, "currency": "eur"}, nil)),
 		created("subscription.create", activities.Compensated, "",
-			params{"customer": "CUSTOMER", "price": "PRICE"}, params{"customer": "CUSTOMER", "price": "PRICE", "quantity": 2}, mailsCustomer),
+			params{"customer": "CUSTOMER", "price": "PRICE"}, params{"customer": "CUSTOMER", "price": "PRICE", "quantity": 2},
+			mailsCustomer),
 		inBrief(created("payment_intent.create", activities.Compensated, "",
 			params{"amount": 2000, "currency": "eur"}, params{"amount": 10, "currency": "usd"}, nil)),
 		changed("payment_intent.confirm", "FIRST", "NEXT"),
@@ -54,14 +56,15 @@ func conformance() []actiontest.Case {
 
 type params map[string]any
 
-// inBrief is a case of the code that customer.create and product.create test at each point. Its points have names of their
-// own, so that no sample is enough.
+// inBrief is a case of the code that customer.create and product.create test at each point. Its
+// points have names of their own, so that no sample is enough.
 func inBrief(c actiontest.Case) actiontest.Case {
 	c.Brief, c.Sample = true, 0
 	return c
 }
 
-func created(action string, undone activities.Outcome, secret string, with, next params, meanwhile func(testing.TB, string)) actiontest.Case {
+func created(action string, undone activities.Outcome, secret string, with, next params,
+	meanwhile func(testing.TB, string)) actiontest.Case {
 	c := base(action, with, next)
 	c.Undone, c.Secret, c.Meanwhile = undone, secret, meanwhile
 	c.Anew = true
@@ -81,7 +84,8 @@ var (
 	madeAt = regexp.MustCompile(`"created":[0-9]+`)
 )
 
-// anonymous is a manifest without the ids and the times of what was made: a redo makes something else of the same kind.
+// anonymous is a manifest without the ids and the times of what was made: a redo makes something
+// else of the same kind.
 func anonymous(manifest string) string {
 	lines := strings.Split(madeAt.ReplaceAllString(madeID.ReplaceAllString(manifest, "$1"), ""), "\n")
 	slices.Sort(lines)
@@ -93,15 +97,18 @@ func renamesProduct(t testing.TB, dir string) {
 }
 
 func mailsCustomer(t testing.TB, dir string) {
-	send(t, read(t, dir, "URL"), http.MethodPost, "/v1/customers/"+read(t, dir, "CUSTOMER"), "email", rand.Text()+"@example.com")
+	send(t, read(t, dir, "URL"), http.MethodPost, "/v1/customers/"+read(t, dir, "CUSTOMER"), "email",
+		rand.Text()+"@example.com")
 }
 
-// changed is for the verbs on an intent. A used-up intent cannot be confirmed again, so the next generation has its own.
+// changed is for the verbs on an intent. A used-up intent cannot be confirmed again, so the next
+// generation has its own.
 func changed(action, first, next string) actiontest.Case {
 	c := base(action, params{"payment_intent": first}, params{"payment_intent": next})
 	c.Undone = activities.Compensated
 	c.Meanwhile = func(t testing.TB, dir string) {
-		send(t, read(t, dir, "URL"), http.MethodPost, "/v1/payment_intents/"+read(t, dir, first), "payment_method", "pm_card_"+rand.Text())
+		send(t, read(t, dir, "URL"), http.MethodPost, "/v1/payment_intents/"+read(t, dir, first), "payment_method",
+			"pm_card_"+rand.Text())
 	}
 	// Of an intent that was used nothing is left but its visible end.
 	c.Same = func(before, after string) bool {
@@ -160,17 +167,21 @@ func start(t testing.TB, dir string) {
 	made := func(name, path string, pairs ...string) string {
 		return keep(name, send(t, server.URL, http.MethodPost, path, pairs...)["id"].(string))
 	}
-	made("CUSTOMER", "/v1/customers", "email", "theirs@example.com", "payment_method", "pm_card_visa", "invoice_settings[default_payment_method]", "pm_card_visa")
+	made("CUSTOMER", "/v1/customers", "email", "theirs@example.com", "payment_method", "pm_card_visa",
+		"invoice_settings[default_payment_method]", "pm_card_visa")
 	product := made("PRODUCT", "/v1/products", "name", "theirs")
-	made("PRICE", "/v1/prices", "product", product, "currency", "eur", "unit_amount", "700", "recurring[interval]", "month")
+	made("PRICE", "/v1/prices", "product", product, "currency", "eur", "unit_amount", "700", "recurring[interval]",
+		"month")
 	for _, name := range []string{"FIRST", "NEXT"} {
 		made(name, "/v1/payment_intents", "amount", "2000", "currency", "eur", "payment_method", "pm_card_visa")
-		held := made(name+"_HELD", "/v1/payment_intents", "amount", "2000", "currency", "eur", "payment_method", "pm_card_visa", "capture_method", "manual")
+		held := made(name+"_HELD", "/v1/payment_intents", "amount", "2000", "currency", "eur", "payment_method",
+			"pm_card_visa", "capture_method", "manual")
 		send(t, server.URL, http.MethodPost, "/v1/payment_intents/"+held+"/confirm")
 	}
 }
 
-// manifest is what is live, field by field, and whose money is where; without the notes of the undo record.
+// manifest is what is live, field by field, and whose money is where; without the notes of the undo
+// record.
 func manifest(t testing.TB, dir string) string {
 	state := stateOf(t, dir)
 	lines := []string{fmt.Sprintf("money taken: %d", state.Counters.Charged-state.Counters.Refunded)}

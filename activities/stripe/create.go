@@ -27,15 +27,18 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	return undone, asActionError(err)
 }
 
-// undoCreate undoes creates that move no money. Fence and probe are the forward's own request under its own key: it returns
-// the object that the forward created, or creates the one that a late forward will get. Either is then removed.
-func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
+// undoCreate undoes creates that move no money. Fence and probe are the forward's own request under
+// its own key: it returns the object that the forward created, or creates the one that a late
+// forward will get. Either is then removed.
+func (a *action) undoCreate(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone,
+	error) {
 	its, err := a.claimObjects(c, e, req)
 	if err != nil {
 		return activities.Undone{}, err
 	}
 	a.reachPoint("claimed")
-	undone := activities.Undone{Outcome: activities.Nothing, Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}
+	undone := activities.Undone{Outcome: activities.Nothing,
+		Observed: "Stripe has refused the request or failed to answer it, and lists nothing with its token"}
 	for _, o := range its.objects { // more than one only if a key was forgotten between two attempts
 		one, err := a.undoObject(c, e, req, o.text("id"), its.fresh, d)
 		if err != nil {
@@ -71,8 +74,8 @@ type claim struct {
 	unproven bool
 }
 
-// claimObjects finds what the token's request created, or creates it so that no forward can. If the key may be forgotten,
-// it lists the objects first.
+// claimObjects finds what the token's request created, or creates it so that no forward can. If the
+// key may be forgotten, it lists the objects first.
 func (a *action) claimObjects(c *session, e activities.Entry, req request) (claim, error) {
 	its := claim{complete: true, unproven: a.isForgotten(e.Since)}
 	var err error
@@ -103,7 +106,8 @@ func (a *action) claimObjects(c *session, e activities.Entry, req request) (clai
 }
 
 // undoObject removes one object, unless it has drifted.
-func (a *action) undoObject(c *session, e activities.Entry, req request, id string, fresh bool, d activities.Decision) (activities.Undone, error) {
+func (a *action) undoObject(c *session, e activities.Entry, req request, id string, fresh bool,
+	d activities.Decision) (activities.Undone, error) {
 	path := req.list + "/" + id
 	code := codeDone
 	if fresh {
@@ -168,16 +172,18 @@ func (a *action) undoObject(c *session, e activities.Entry, req request, id stri
 		}
 	}
 	if how == "" {
-		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "%s %s is still there after its undo", a.kind.noun, id)
+		return activities.Undone{},
+			activities.Errorf(activities.ActionFailed, "%s %s is still there after its undo", a.kind.noun, id)
 	}
 	return a.describeUndo(id, code, how), nil
 }
 
-// isMadeBy says that an object exists and is the token's: an id that the caller chose may have been used again.
+// isMadeBy says that an object exists and is the token's: an id that the caller chose may have been
+// used again.
 func isMadeBy(o object, token string) bool { return !o.isDeleted() && noteOn(o, tokenMark) == token }
 
-// describeUndo is the outcome of a finished undo, derived from what Stripe holds, so that every undo of the token reports
-// the same. code is empty if no undo of the token removed the object.
+// describeUndo is the outcome of a finished undo, derived from what Stripe holds, so that every
+// undo of the token reports the same. code is empty if no undo of the token removed the object.
 func (a *action) describeUndo(id, code, how string) activities.Undone {
 	name := fmt.Sprintf("%s %s", a.kind.noun, id)
 	undone := activities.Undone{Outcome: activities.Compensated, Observed: name + " is " + how}
@@ -222,7 +228,8 @@ func (c *session) endedHow(o object) (how string, err error) {
 	return "", nil
 }
 
-// inverse reverses the creation of an object at a path. An error for which isDenied holds lets the next one try.
+// inverse reverses the creation of an object at a path. An error for which isDenied holds lets the
+// next one try.
 type inverse func(c *session, path, token string, force activities.Digest) error
 
 func deleteInverse(c *session, path, _ string, _ activities.Digest) error {
@@ -239,10 +246,12 @@ func cancelInverse(c *session, path, token string, force activities.Digest) erro
 	return err
 }
 
-// refundInverse is for an intent that somebody has confirmed. It needs a person's decision on that drift.
+// refundInverse is for an intent that somebody has confirmed. It needs a person's decision on that
+// drift.
 func refundInverse(c *session, path, token string, force activities.Digest) error {
 	if force == "" {
-		return activities.Errorf(activities.ActionFailed, "%s can no longer be canceled; the next attempt looks at it again", path)
+		return activities.Errorf(activities.ActionFailed, "%s can no longer be canceled; the next attempt looks at it again",
+			path)
 	}
 	return c.refundRest(path, token)
 }

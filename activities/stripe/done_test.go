@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Stripe shows nothing of a step that has succeeded: an account whose test data was deleted, or an object that somebody deleted and
-// whose key is forgotten. That is never told as nothing to undo.
+// Stripe shows nothing of a step that has succeeded: an account whose test data was deleted, or an
+// object that somebody deleted and whose key is forgotten. That is never told as nothing to undo.
 func TestWhatTheHistoryKnowsAsDoneIsNeverNothingToUndo(t *testing.T) {
 	b := newBench(t)
 	others := b.theirs()

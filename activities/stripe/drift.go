@@ -12,12 +12,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// unpaid stands for every status in which a payment intent holds no money: it moves through them by itself.
+// unpaid stands for every status in which a payment intent holds no money: it moves through them by
+// itself.
 const unpaid = "unpaid"
 
 var unpaidStatus = []string{"requires_payment_method", "requires_confirmation", "requires_action"}
 
-// findDrift compares the fields that the step set, and lists what was built on the object since. It returns nil if nothing differs.
+// findDrift compares the fields that the step set, and lists what was built on the object since. It
+// returns nil if nothing differs.
 func (c *session) findDrift(k *kind, req request, o object) (*activities.Drift, error) {
 	left, now := map[string]any{}, map[string]any{}
 	for path, value := range req.leaves {

@@ -11,10 +11,12 @@ import (
 	"github.com/stripe/stripe-go/v76"
 )
 
-// TestParametersNameTheirValues: where the library knows the values of a field of an object, the parameter of that name has an enum.
+// TestParametersNameTheirValues: where the library knows the values of a field of an object, the
+// parameter of that name has an enum.
 func TestParametersNameTheirValues(t *testing.T) {
 	objects := map[string]reflect.Type{
-		"customer": reflect.TypeFor[stripe.Customer](), "product": reflect.TypeFor[stripe.Product](), "price": reflect.TypeFor[stripe.Price](),
+		"customer": reflect.TypeFor[stripe.Customer](), "product": reflect.TypeFor[stripe.Product](),
+		"price":  reflect.TypeFor[stripe.Price](),
 		"coupon": reflect.TypeFor[stripe.Coupon](), "subscription": reflect.TypeFor[stripe.Subscription](),
 		"payment_intent": reflect.TypeFor[stripe.PaymentIntent](), "refund": reflect.TypeFor[stripe.Refund](),
 	}

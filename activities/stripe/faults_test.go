@@ -16,7 +16,8 @@ var confirms = emulator.Request("POST", "/v1/payment_intents/*/confirm")
 
 func TestALostConfirmThatArrivesAnHourLateChargesNothing(t *testing.T) {
 	b := newBench(t)
-	intent := b.step("payment_intent.create", map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa"})
+	intent := b.step("payment_intent.create",
+		map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa"})
 	pi := intent.applied()
 	confirm := b.step("payment_intent.confirm", map[string]any{"payment_intent": pi})
 	b.em.Inject(emulator.Fault{On: confirms, Do: emulator.Hold, Times: 1})
@@ -24,7 +25,8 @@ func TestALostConfirmThatArrivesAnHourLateChargesNothing(t *testing.T) {
 	require.Equal(t, 1, b.em.Held())
 
 	confirm.undone(activities.Nothing)
-	require.Equal(t, "requires_confirmation", b.em.Object(pi)["status"], "an intent that was never confirmed is left as it was")
+	require.Equal(t, "requires_confirmation", b.em.Object(pi)["status"],
+		"an intent that was never confirmed is left as it was")
 	b.clock.Advance(time.Hour)
 	require.Equal(t, []int{400}, b.em.Deliver())
 	b.money(0, 0)
@@ -39,7 +41,8 @@ func TestLateRequestsDoNothing(t *testing.T) {
 	b := newBench(t)
 	cus := b.paying().applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"}).applied()
-	price := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
+	price := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
 	held, paid := b.intent("capture_method", "manual"), b.intent()
 	b.post("/v1/payment_intents/" + held + "/confirm")
 	b.post("/v1/payment_intents/" + paid + "/confirm")
@@ -77,7 +80,8 @@ func TestALateUndoDoesNothingEither(t *testing.T) {
 	b := newBench(t)
 	price := b.step("price.create", map[string]any{"product": b.theirs().product, "currency": "eur", "unit_amount": 5})
 	id := price.applied()
-	b.em.Inject(emulator.Fault{Times: 1, Do: emulator.Hold, On: func(r emulator.Received) bool { return strings.Contains(r.Key, ".off.") }})
+	b.em.Inject(emulator.Fault{Times: 1, Do: emulator.Hold,
+		On: func(r emulator.Received) bool { return strings.Contains(r.Key, ".off.") }})
 	_, err := price.undo()
 	require.Equal(t, activities.ActionFailed, activities.TypeOf(err))
 	price.undone(activities.Compensated)
@@ -100,7 +104,8 @@ func TestAnswersThatAreLost(t *testing.T) {
 			require.Len(t, b.em.Live(), 1, "applied once")
 
 			prod := b.step("product.create", map[string]any{"name": "Plan"})
-			pr := b.step("price.create", map[string]any{"product": prod.applied(), "currency": "eur", "unit_amount": 1200, "interval": "month"})
+			pr := b.step("price.create",
+				map[string]any{"product": prod.applied(), "currency": "eur", "unit_amount": 1200, "interval": "month"})
 			subscription := b.step("subscription.create", map[string]any{"customer": cus, "price": pr.applied()})
 			b.em.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/subscriptions"), Do: do, Times: 2})
 			_, _ = subscription.apply()
@@ -188,8 +193,9 @@ func TestWhatIsRetriedAndWhatIsNot(t *testing.T) {
 	b.em.Mend()
 	s.applied()
 
-	require.Contains(t, b.step("price.create", map[string]any{"product": "prod_none", "currency": "eur", "unit_amount": 5}).
-		fails(activities.ActionDenied).Message, "resource_missing")
+	require.Contains(t,
+		b.step("price.create", map[string]any{"product": "prod_none", "currency": "eur", "unit_amount": 5}).
+			fails(activities.ActionDenied).Message, "resource_missing")
 	b.step("payment_intent.confirm", map[string]any{"payment_intent": "pi_none"}).fails(activities.ActionDenied)
 	b.step("payment_intent.confirm", map[string]any{"payment_intent": "../customers"}).fails(activities.Refused)
 	b.step("customer.create", map[string]any{"metadata": map[string]any{"unwind_token": "mine"}}).fails(activities.Refused)
@@ -251,11 +257,13 @@ func TestOurOwnCancellationAndDeclinedCardsOpenNoBreaker(t *testing.T) {
 	b.service = b.worker(Config{BreakerTrips: 1, BreakerPause: time.Minute, HTTPTimeout: 10 * time.Second})
 	_, err := b.service.journalID(t.Context())
 	require.NoError(t, err)
-	b.step("payment_intent.confirm", map[string]any{"payment_intent": b.intent("payment_method", emulator.CardDeclined)}).fails(activities.ActionDenied)
+	b.step("payment_intent.confirm",
+		map[string]any{"payment_intent": b.intent("payment_method", emulator.CardDeclined)}).fails(activities.ActionDenied)
 
 	s := b.paying()
 	ctx, cancel := context.WithCancel(t.Context())
-	b.em.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/customers"), Do: emulator.Hold, Times: 1, Seen: func(emulator.Received) { cancel() }})
+	b.em.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/customers"), Do: emulator.Hold, Times: 1,
+		Seen: func(emulator.Received) { cancel() }})
 	_, err = s.action.Apply(ctx, s.entry, activities.Step{With: s.with}, "")
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorAs(t, err, new(*activities.Error), "the wrapper takes it for a cancellation")

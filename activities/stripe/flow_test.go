@@ -15,7 +15,8 @@ func TestAWholeChainLeavesNothing(t *testing.T) {
 	cus := customer.applied()
 	product := b.step("product.create", map[string]any{"name": "Plan"})
 	prod := product.applied()
-	price := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"})
+	price := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"})
 	pr := price.applied()
 	coupon := b.step("coupon.create", map[string]any{"percent_off": 25})
 	cpn := coupon.applied()
@@ -55,7 +56,8 @@ func TestUndoWithoutApplyBlocksALateOne(t *testing.T) {
 	b := newBench(t)
 	cus := b.paying().applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"}).applied()
-	price := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
+	price := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
 	held := b.intent("capture_method", "manual")
 	b.post("/v1/payment_intents/" + held + "/confirm")
 	paid := b.intent()
@@ -88,7 +90,8 @@ func TestUndoWithoutApplyBlocksALateOne(t *testing.T) {
 func TestConfirmAndCapture(t *testing.T) {
 	b := newBench(t)
 	intent := b.step("payment_intent.create", map[string]any{
-		"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa", "capture_method": "manual", "receipt_email": "ada@example.com"})
+		"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa", "capture_method": "manual",
+		"receipt_email": "ada@example.com"})
 	pi := intent.applied()
 	confirm := b.step("payment_intent.confirm", map[string]any{"payment_intent": pi})
 	r, err := confirm.apply()
@@ -104,7 +107,8 @@ func TestConfirmAndCapture(t *testing.T) {
 	b.money(1, 0)
 
 	capture.undone(activities.Compensated)
-	require.Equal(t, emulator.Counters{Holds: 1, Charges: 1, Charged: 1500, Refunds: 1, Refunded: 1500, Mails: 2}, b.em.Counters())
+	require.Equal(t, emulator.Counters{Holds: 1, Charges: 1, Charged: 1500, Refunds: 1, Refunded: 1500, Mails: 2},
+		b.em.Counters())
 	confirm.undone(activities.Compensated)
 	u := intent.undone(activities.Compensated)
 	require.Contains(t, u.Losses[0], "refunded")
@@ -169,7 +173,8 @@ func TestADeclinedCard(t *testing.T) {
 	customer := b.step("customer.create", map[string]any{"name": "Ada", "payment_method": emulator.CardDeclined})
 	cus := customer.applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"}).applied()
-	price := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
+	price := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
 	subscription := b.step("subscription.create", map[string]any{"customer": cus, "price": price})
 	subscription.fails(activities.ActionDenied)
 	subscription.undone(activities.Nothing)
@@ -199,9 +204,11 @@ func TestAnOpenInvoiceIsVoid(t *testing.T) {
 	customer := b.paying()
 	cus := customer.applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"}).applied()
-	price := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
+	price := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
 	s := b.step("subscription.create", map[string]any{"customer": cus, "price": price})
-	o := b.post("/v1/subscriptions", "customer", cus, "items[0][price]", price, "collection_method", "send_invoice", "metadata[unwind_token]", s.entry.Token)
+	o := b.post("/v1/subscriptions", "customer", cus, "items[0][price]", price, "collection_method", "send_invoice",
+		"metadata[unwind_token]", s.entry.Token)
 	require.Equal(t, 1, b.em.Counters().Mails)
 	s.undone(activities.Compensated)
 	require.Equal(t, "void", b.em.Object(o["latest_invoice"].(string))["status"])

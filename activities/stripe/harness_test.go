@@ -32,7 +32,8 @@ const timeout = 300 * time.Millisecond
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, clock: &emulator.Clock{}}
-	b.em = emulator.New(emulator.Options{Now: b.clock.Now, Accounts: map[string]string{"sk_test_other_account": "acct_other"}})
+	b.em = emulator.New(emulator.Options{Now: b.clock.Now,
+		Accounts: map[string]string{"sk_test_other_account": "acct_other"}})
 	server, err := b.em.Start("127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
@@ -194,12 +195,14 @@ func send(t testing.TB, base, method, path string, pairs ...string) map[string]a
 
 // paying is a customer whose card pays.
 func (b *bench) paying() *step {
-	return b.step("customer.create", map[string]any{"name": "Ada", "email": "ada@example.com", "payment_method": "pm_card_visa"})
+	return b.step("customer.create",
+		map[string]any{"name": "Ada", "email": "ada@example.com", "payment_method": "pm_card_visa"})
 }
 
 // intent makes a payment intent of somebody else's.
 func (b *bench) intent(pairs ...string) string {
 	b.t.Helper()
-	o := b.post("/v1/payment_intents", append([]string{"amount", "2000", "currency", "eur", "payment_method", "pm_card_visa"}, pairs...)...)
+	o := b.post("/v1/payment_intents",
+		append([]string{"amount", "2000", "currency", "eur", "payment_method", "pm_card_visa"}, pairs...)...)
 	return o["id"].(string)
 }

@@ -16,11 +16,13 @@ import (
 // ending is how an intent stands, seen from outside.
 type ending struct {
 	Intent, Status, Method string
-	// Taken is what was charged and Held what still can be; Refunds are counted, Refunded is their sum.
+	// Taken is what was charged and Held what still can be; Refunds are counted, Refunded is their
+	// sum.
 	Taken, Held, Refunds, Refunded int64
 }
 
-// irreversible is a world in which two intents may come to an end for good: one for each generation of the step.
+// irreversible is a world in which two intents may come to an end for good: one for each generation
+// of the step.
 type irreversible struct {
 	First, Next ending
 	Counters    emulator.Counters
@@ -29,10 +31,11 @@ type irreversible struct {
 
 // cancelCase lets go of held money; nobody can take it afterwards.
 func cancelCase() actiontest.Case {
-	return final(changed("payment_intent.cancel", "FIRST_HELD", "NEXT_HELD"), "FIRST_HELD", "NEXT_HELD", func(e ending) ending {
-		e.Status, e.Held = "canceled", 0
-		return e
-	})
+	return final(changed("payment_intent.cancel", "FIRST_HELD", "NEXT_HELD"), "FIRST_HELD", "NEXT_HELD",
+		func(e ending) ending {
+			e.Status, e.Held = "canceled", 0
+			return e
+		})
 }
 
 // refundCase gives all of an intent's money back, less what somebody else gave back before.
@@ -66,8 +69,9 @@ func partialRefundCase() actiontest.Case {
 	})
 }
 
-// final makes a case of an action that cannot be taken back. After an undo each intent is as it was, or as one forward
-// leaves it, and the account's counters have moved by that and no more. Such a step has nothing that can drift.
+// final makes a case of an action that cannot be taken back. After an undo each intent is as it
+// was, or as one forward leaves it, and the account's counters have moved by that and no more. Such
+// a step has nothing that can drift.
 func final(c actiontest.Case, first, next string, once func(ending) ending) actiontest.Case {
 	c.Undone = activities.Final
 	c.Manifest = func(t testing.TB, dir string) string {
@@ -96,7 +100,8 @@ func final(c actiontest.Case, first, next string, once func(ending) ending) acti
 	return c
 }
 
-// acted is the manifest of a world in which the forwards of the one generation, the other, or both have acted once.
+// acted is the manifest of a world in which the forwards of the one generation, the other, or both
+// have acted once.
 func acted(before string, first, next bool, once func(ending) ending) string {
 	var w irreversible
 	if err := json.Unmarshal([]byte(before), &w); err != nil {

@@ -13,15 +13,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// kind is one action as data: its request, the state it leaves, and its inverse. create.go undoes kinds that create an object
-// and move no money; spend.go undoes kinds that may move money, whose request an undo never sends.
+// kind is one action as data: its request, the state it leaves, and its inverse. create.go undoes
+// kinds that create an object and move no money; spend.go undoes kinds that may move money, whose
+// request an undo never sends.
 type kind struct {
 	// noun and verb make the action's name: "payment_intent" and "confirm".
 	noun, verb string
 	summary    string
 	undo       string
-	// redo is empty for the verbs on an intent, which accepts each of them once: such a step is redone on the intent that the
-	// redone task created, or not at all.
+	// redo is empty for the verbs on an intent, which accepts each of them once: such a step is redone
+	// on the intent that the redone task created, or not at all.
 	redo     string
 	losses   []string
 	risk     activities.Risk
@@ -52,7 +53,8 @@ type kind struct {
 // output is a field of the response that later steps may refer to.
 type output struct{ name, path, doc string }
 
-// dependents describes a list of objects that belong to another one; owner is the parameter that names it.
+// dependents describes a list of objects that belong to another one; owner is the parameter that
+// names it.
 type dependents struct {
 	what, list, owner string
 	active            bool // only those that are active
@@ -64,12 +66,14 @@ type request struct {
 	params stripe.ParamsContainer
 	// leaves are the fields of the object as the step leaves it, by dotted path.
 	leaves map[string]any
-	// list is the path under which the object of a lost response is searched; filter narrows it down by immutable fields.
+	// list is the path under which the object of a lost response is searched; filter narrows it down
+	// by immutable fields.
 	list   string
 	filter url.Values
 	// chosen is the object's id if the task chooses it.
 	chosen string
-	// parents are the paths of objects that must exist; the state of the first decides what the request does.
+	// parents are the paths of objects that must exist; the state of the first decides what the
+	// request does.
 	parents []string
 }
 
@@ -80,7 +84,8 @@ func (k *kind) name() string { return "stripe." + k.noun + "." + k.verb }
 
 func (k *kind) spec() activities.Spec {
 	s := activities.Spec{
-		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: parameterNames(k.params), Keys: k.keys, Risk: k.risk,
+		Name: k.name(), Summary: k.summary, Params: k.params, UndoParams: parameterNames(k.params), Keys: k.keys,
+		Risk:       k.risk,
 		Preflights: true, Intent: k.intent, Strategy: k.strategy, Undo: k.undo, Redo: k.redo, Outputs: map[string]string{},
 	}
 	for _, o := range k.outputs {
@@ -89,7 +94,8 @@ func (k *kind) spec() activities.Spec {
 	return s
 }
 
-// parameterNames are the parameters of a schema. The undo needs all of them, to send or recognize the same request.
+// parameterNames are the parameters of a schema. The undo needs all of them, to send or recognize
+// the same request.
 func parameterNames(schema json.RawMessage) []string {
 	var s struct {
 		Properties map[string]any `json:"properties"`
@@ -144,7 +150,8 @@ func withToken(own map[string]string, token string) (map[string]string, error) {
 	m := map[string]string{tokenMark: token}
 	for name, value := range own {
 		if strings.HasPrefix(name, markPrefix) {
-			return nil, activities.Errorf(activities.Refused, "metadata.%s: names that start with %s are Unwind's own", name, markPrefix)
+			return nil, activities.Errorf(activities.Refused, "metadata.%s: names that start with %s are Unwind's own", name,
+				markPrefix)
 		}
 		m[name] = value
 	}

@@ -38,7 +38,8 @@ func kinds() []*kind {
 		newKind(kind{
 			noun: "product", verb: "create", summary: "Create a product.",
 			undo: "deletes the product, or makes it inactive if it has prices, which Stripe never deletes",
-			redo: "creates the product again, with the chosen id or another one; a chosen id is still taken if prices kept the old product from being deleted",
+			redo: "creates the product again, with the chosen id or another one; a chosen id is still taken if prices kept " +
+				"the old product from being deleted",
 			risk: activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id},
 			inverses: []inverse{deleteInverse, deactivateInverse}, exact: true,
@@ -63,28 +64,31 @@ func kinds() []*kind {
 			inverses: []inverse{deleteInverse},
 		}, couponRequest),
 		newKind(kind{
-			noun: "subscription", verb: "create", summary: "Subscribe a customer to a price; a price that is not free is charged at once.",
-			undo:   "cancels the subscription without a final invoice, and refunds what was paid for it",
-			redo:   "creates another subscription, with another id, and charges for it again",
-			losses: []string{lossVisible, lossFee, lossMails},
-			risk:   activities.Medium, strategy: activities.Compensation, keys: created,
+			noun: "subscription", verb: "create",
+			summary: "Subscribe a customer to a price; a price that is not free is charged at once.",
+			undo:    "cancels the subscription without a final invoice, and refunds what was paid for it",
+			redo:    "creates another subscription, with another id, and charges for it again",
+			losses:  []string{lossVisible, lossFee, lossMails},
+			risk:    activities.Medium, strategy: activities.Compensation, keys: created,
 			outputs: []output{id, status, {"customer", "customer", "the customer's id"}},
 			spend:   undoSubscription, intent: []string{"customer", "price"},
 		}, subscriptionRequest),
 		newKind(kind{
-			noun: "payment_intent", verb: "create", summary: "Create a payment intent, which moves no money before it is confirmed.",
-			undo:   "cancels the intent",
-			redo:   "creates another intent, with another id",
-			losses: []string{"the canceled intent stays visible"},
-			risk:   activities.Low, strategy: activities.Compensation, keys: created,
+			noun: "payment_intent", verb: "create",
+			summary: "Create a payment intent, which moves no money before it is confirmed.",
+			undo:    "cancels the intent",
+			redo:    "creates another intent, with another id",
+			losses:  []string{"the canceled intent stays visible"},
+			risk:    activities.Low, strategy: activities.Compensation, keys: created,
 			outputs:  []output{id, status},
 			inverses: []inverse{cancelInverse, refundInverse}, intent: []string{"amount", "currency", "customer"},
 		}, intentRequest),
 		newKind(kind{
-			noun: "payment_intent", verb: "confirm", summary: "Charge a payment intent, or hold its money if its capture method is manual.",
-			undo:   "cancels the intent if its money is only held, and refunds the money if it was taken",
-			losses: []string{lossIntent, lossFee, lossMails},
-			risk:   activities.High, strategy: activities.Compensation, keys: intent,
+			noun: "payment_intent", verb: "confirm",
+			summary: "Charge a payment intent, or hold its money if its capture method is manual.",
+			undo:    "cancels the intent if its money is only held, and refunds the money if it was taken",
+			losses:  []string{lossIntent, lossFee, lossMails},
+			risk:    activities.High, strategy: activities.Compensation, keys: intent,
 			outputs:  []output{id, status, {"charge", "latest_charge", "the charge's id"}},
 			spend:    undoConfirm,
 			isUndone: statusIn("requires_payment_method", "requires_confirmation"),
@@ -95,7 +99,8 @@ func kinds() []*kind {
 			undo:   "refunds the money",
 			losses: []string{lossHold, lossFee, lossMails},
 			risk:   activities.High, strategy: activities.Compensation, keys: intent,
-			outputs:  []output{id, status, {"charge", "latest_charge", "the charge's id"}, {"amount_received", "amount_received", "the amount taken, in the smallest unit of the currency"}},
+			outputs: []output{id, status, {"charge", "latest_charge", "the charge's id"},
+				{"amount_received", "amount_received", "the amount taken, in the smallest unit of the currency"}},
 			spend:    undoCapture,
 			isUndone: statusIn("requires_capture"),
 			isDone:   statusIn("succeeded"),
@@ -133,9 +138,11 @@ func customerRequest(p customerParams, token string) (request, error) {
 	m, err := withToken(p.Metadata, token)
 	r := request{
 		path: "/v1/customers", list: "/v1/customers",
-		params: &stripe.CustomerParams{Name: optionalString(p.Name), Email: optionalString(p.Email), Phone: optionalString(p.Phone), Description: optionalString(p.Description), Metadata: m},
+		params: &stripe.CustomerParams{Name: optionalString(p.Name), Email: optionalString(p.Email),
+			Phone: optionalString(p.Phone), Description: optionalString(p.Description), Metadata: m},
 		leaves: map[string]any{
-			"name": orNull(p.Name), "email": orNull(p.Email), "phone": orNull(p.Phone), "description": orNull(p.Description), "metadata": m,
+			"name": orNull(p.Name), "email": orNull(p.Email), "phone": orNull(p.Phone), "description": orNull(p.Description),
+			"metadata": m,
 		},
 	}
 	if p.PaymentMethod != "" {
@@ -163,7 +170,8 @@ func productRequest(p productParams, token string) (request, error) {
 	}
 	return request{
 		path: "/v1/products", list: "/v1/products", chosen: p.ID,
-		params: &stripe.ProductParams{ID: stripe.String(p.ID), Name: stripe.String(p.Name), Description: optionalString(p.Description), Metadata: m},
+		params: &stripe.ProductParams{ID: stripe.String(p.ID), Name: stripe.String(p.Name),
+			Description: optionalString(p.Description), Metadata: m},
 		leaves: map[string]any{"name": p.Name, "description": orNull(p.Description), "active": true, "metadata": m},
 	}, err
 }
@@ -187,11 +195,13 @@ func priceRequest(p priceParams, token string) (request, error) {
 	params := &stripe.PriceParams{Product: stripe.String(p.Product), Currency: stripe.String(strings.ToLower(p.Currency)),
 		UnitAmount: stripe.Int64(p.UnitAmount), Nickname: optionalString(p.Nickname), Metadata: m}
 	if p.Interval != "" {
-		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(string(p.Interval)), IntervalCount: optionalInt(p.Every)}
+		params.Recurring = &stripe.PriceRecurringParams{Interval: stripe.String(string(p.Interval)),
+			IntervalCount: optionalInt(p.Every)}
 	}
 	return request{
 		path: "/v1/prices", list: "/v1/prices", filter: url.Values{"product": {p.Product}}, parents: parents, params: params,
-		leaves: map[string]any{"product": p.Product, "unit_amount": float64(p.UnitAmount), "nickname": orNull(p.Nickname), "active": true, "metadata": m},
+		leaves: map[string]any{"product": p.Product, "unit_amount": float64(p.UnitAmount), "nickname": orNull(p.Nickname),
+			"active": true, "metadata": m},
 	}, err
 }
 
@@ -217,7 +227,8 @@ func couponRequest(p couponParams, token string) (request, error) {
 	if p.Duration == "" {
 		p.Duration = stripe.CouponDurationOnce
 	}
-	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optionalString(p.Name), AmountOff: optionalInt(p.AmountOff), Currency: optionalString(strings.ToLower(p.Currency)),
+	params := &stripe.CouponParams{ID: stripe.String(p.ID), Name: optionalString(p.Name),
+		AmountOff: optionalInt(p.AmountOff), Currency: optionalString(strings.ToLower(p.Currency)),
 		Duration: stripe.String(string(p.Duration)), DurationInMonths: optionalInt(p.Months), Metadata: m}
 	if p.PercentOff != 0 {
 		params.PercentOff = stripe.Float64(p.PercentOff)
@@ -246,15 +257,18 @@ func subscriptionRequest(p subscriptionParams, token string) (request, error) {
 	parents, err := pathsOf("customers", "customer", p.Customer, "prices", "price", p.Price, "coupons", "coupon", p.Coupon)
 	quantity := max(p.Quantity, 1)
 	return request{
-		path: "/v1/subscriptions", list: "/v1/subscriptions", filter: url.Values{"customer": {p.Customer}, "status": {"all"}}, parents: parents,
+		path: "/v1/subscriptions", list: "/v1/subscriptions", filter: url.Values{"customer": {p.Customer}, "status": {"all"}},
+		parents: parents,
 		params: &stripe.SubscriptionParams{
 			Customer: stripe.String(p.Customer),
 			Items:    []*stripe.SubscriptionItemsParams{{Price: stripe.String(p.Price), Quantity: stripe.Int64(quantity)}},
-			Coupon:   optionalString(p.Coupon), DefaultPaymentMethod: optionalString(p.PaymentMethod), TrialPeriodDays: optionalInt(p.TrialDays), Metadata: m,
+			Coupon:   optionalString(p.Coupon), DefaultPaymentMethod: optionalString(p.PaymentMethod),
+			TrialPeriodDays: optionalInt(p.TrialDays), Metadata: m,
 			// A failed payment fails the step, instead of leaving a subscription that waits for payment.
 			PaymentBehavior: stripe.String("error_if_incomplete"), OffSession: stripe.Bool(true),
 		},
-		leaves: map[string]any{"items.data.0.price.id": p.Price, "items.data.0.quantity": float64(quantity), "cancel_at_period_end": false, "metadata": m},
+		leaves: map[string]any{"items.data.0.price.id": p.Price, "items.data.0.quantity": float64(quantity),
+			"cancel_at_period_end": false, "metadata": m},
 	}, err
 }
 
@@ -278,12 +292,16 @@ func intentRequest(p intentParams, token string) (request, error) {
 	return request{
 		path: "/v1/payment_intents", list: "/v1/payment_intents", parents: parents,
 		params: &stripe.PaymentIntentParams{
-			Amount: stripe.Int64(p.Amount), Currency: stripe.String(strings.ToLower(p.Currency)), Customer: optionalString(p.Customer), PaymentMethod: optionalString(p.PaymentMethod),
-			CaptureMethod: optionalString(p.CaptureMethod), Description: optionalString(p.Description), ReceiptEmail: optionalString(p.ReceiptEmail), Metadata: m,
+			Amount: stripe.Int64(p.Amount), Currency: stripe.String(strings.ToLower(p.Currency)),
+			Customer: optionalString(p.Customer), PaymentMethod: optionalString(p.PaymentMethod),
+			CaptureMethod: optionalString(p.CaptureMethod), Description: optionalString(p.Description),
+			ReceiptEmail: optionalString(p.ReceiptEmail), Metadata: m,
 			// A worker cannot follow a redirect.
-			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true), AllowRedirects: stripe.String("never")},
+			AutomaticPaymentMethods: &stripe.PaymentIntentAutomaticPaymentMethodsParams{Enabled: stripe.Bool(true),
+				AllowRedirects: stripe.String("never")},
 		},
-		leaves: map[string]any{"amount": float64(p.Amount), "currency": strings.ToLower(p.Currency), "description": orNull(p.Description), "status": unpaid, "metadata": m},
+		leaves: map[string]any{"amount": float64(p.Amount), "currency": strings.ToLower(p.Currency),
+			"description": orNull(p.Description), "status": unpaid, "metadata": m},
 	}, err
 }
 
@@ -336,7 +354,8 @@ func refundRequest(p refundParams, token string) (request, error) {
 	parents, err := pathsOf("payment_intents", "payment_intent", p.Intent)
 	return request{
 		path: "/v1/refunds", list: "/v1/refunds", filter: url.Values{"payment_intent": {p.Intent}}, parents: parents,
-		params: &stripe.RefundParams{PaymentIntent: stripe.String(p.Intent), Amount: optionalInt(p.Amount), Reason: optionalString(p.Reason), Metadata: m},
+		params: &stripe.RefundParams{PaymentIntent: stripe.String(p.Intent), Amount: optionalInt(p.Amount),
+			Reason: optionalString(p.Reason), Metadata: m},
 		leaves: map[string]any{"metadata": m},
 	}, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 )
 
-// sweptLater undoes a step of which nothing is seen yet, lets the time pass that the undo asks for and the held requests
-// arrive, and returns what the late sweep's undo says.
+// sweptLater undoes a step of which nothing is seen yet, lets the time pass that the undo asks for
+// and the held requests arrive, and returns what the late sweep's undo says.
 func (s *step) sweptLater() activities.Undone {
 	s.t.Helper()
 	first, err := s.undo()
@@ -29,7 +29,8 @@ func (s *step) sweptLater() activities.Undone {
 	return swept
 }
 
-// A request comes out of a stopped worker, so late that neither its own key nor the undo's use of it is remembered.
+// A request comes out of a stopped worker, so late that neither its own key nor the undo's use of
+// it is remembered.
 func TestALateSweepTakesBackWhatArrivedAfterItsFence(t *testing.T) {
 	b := newBench(t)
 	others := b.theirs()

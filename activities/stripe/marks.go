@@ -75,8 +75,8 @@ func (k *kind) notedCode(o object, token string) string {
 	return code
 }
 
-// noteOutcome notes how the undo ended, and returns the code that stands: the first writer's, since all use one key. The code
-// is empty if the object is gone and nothing was ever noted.
+// noteOutcome notes how the undo ended, and returns the code that stands: the first writer's, since
+// all use one key. The code is empty if the object is gone and nothing was ever noted.
 func (c *session) noteOutcome(k *kind, path, token, code string) (string, error) {
 	codes := []string{code}
 	for _, other := range []string{codeDone, codeNothing, codeForced} {
@@ -98,10 +98,12 @@ func (c *session) noteOutcome(k *kind, path, token, code string) (string, error)
 	return "", fmt.Errorf("the note of an undo of token %s was written by a newer version", token)
 }
 
-// deriveKey derives an idempotency key from a token: the forward's if part is empty, else that of one request of its undo.
+// deriveKey derives an idempotency key from a token: the forward's if part is empty, else that of
+// one request of its undo.
 func deriveKey(token string, part ...string) string {
 	return strings.Join(append([]string{"unwind-" + token}, part...), ".")
 }
 
-// pathDigest names the object at a path within a key: a token may have several objects, and a key belongs to one endpoint.
+// pathDigest names the object at a path within a key: a token may have several objects, and a key
+// belongs to one endpoint.
 func pathDigest(path string) string { return activities.DigestOf([]byte(path)).Short() }

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// isReturned says whether an intent is fully refunded, as its charge states: that counts what a partial capture released as
-// refunded, so adding up refunds would not tell.
+// isReturned says whether an intent is fully refunded, as its charge states: that counts what a
+// partial capture released as refunded, so adding up refunds would not tell.
 func (c *session) isReturned(intent object) (all bool, charge object, err error) {
 	id := intent.text("latest_charge")
 	if id == "" {
@@ -20,8 +20,8 @@ func (c *session) isReturned(intent object) (all bool, charge object, err error)
 	return charge["refunded"] == true, charge, err
 }
 
-// refundRest refunds what is left of an intent's money. Each refund's key holds the amount refunded before it, so that two
-// undos refund the same money once.
+// refundRest refunds what is left of an intent's money. Each refund's key holds the amount refunded
+// before it, so that two undos refund the same money once.
 func (c *session) refundRest(intentPath, token string) error {
 	for range resends {
 		intent, err := c.getObject(intentPath)

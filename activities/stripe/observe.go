@@ -41,7 +41,8 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	}
 	if len(objects) == 0 {
 		if !complete {
-			return activities.Observation{State: activities.Unseen, Detail: "too many objects have been created since to find this one"}, nil
+			return activities.Observation{State: activities.Unseen,
+				Detail: "too many objects have been created since to find this one"}, nil
 		}
 		return activities.Observation{State: activities.AsBefore, Detail: "nothing in Stripe has the step's token"}, nil
 	}
@@ -78,7 +79,8 @@ func (s scene) Target() string { return s.o.text("id") }
 
 func (s scene) ReadFile(_ context.Context, name string) ([]byte, error) {
 	if name != s.Target() {
-		return nil, activities.Errorf(activities.Refused, "file %s: a check of a Stripe step sees only the object that the step created or changed, %s", name, s.Target())
+		return nil, activities.Errorf(activities.Refused,
+			"file %s: a check of a Stripe step sees only the object that the step created or changed, %s", name, s.Target())
 	}
 	return json.Marshal(s.o)
 }

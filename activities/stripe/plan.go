@@ -27,14 +27,16 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, step activities.S
 	return change, asActionError(err)
 }
 
-// parentFields are the fields of a parent object that a person should see, and that an approval depends on.
+// parentFields are the fields of a parent object that a person should see, and that an approval
+// depends on.
 var parentFields = map[string][]string{
-	"customer":       {"name", "email", "currency", "invoice_settings.default_payment_method"},
-	"product":        {"name", "active"},
-	"price":          {"product", "active", "currency", "unit_amount", "recurring.interval", "recurring.interval_count"},
-	"coupon":         {"name", "valid", "percent_off", "amount_off", "currency", "duration"},
-	"payment_intent": {"status", "customer", "currency", "amount", "amount_capturable", "amount_received", "capture_method", "payment_method", "latest_charge"},
-	"charge":         {"status", "amount_captured", "amount_refunded"},
+	"customer": {"name", "email", "currency", "invoice_settings.default_payment_method"},
+	"product":  {"name", "active"},
+	"price":    {"product", "active", "currency", "unit_amount", "recurring.interval", "recurring.interval_count"},
+	"coupon":   {"name", "valid", "percent_off", "amount_off", "currency", "duration"},
+	"payment_intent": {"status", "customer", "currency", "amount", "amount_capturable", "amount_received",
+		"capture_method", "payment_method", "latest_charge"},
+	"charge": {"status", "amount_captured", "amount_refunded"},
 }
 
 func (a *action) describeChange(c *session, req request, account string) (activities.Change, error) {
@@ -74,8 +76,9 @@ func (a *action) describeChange(c *session, req request, account string) (activi
 		diff.WriteString("\n")
 	}
 	change := activities.Change{
-		Summary: a.summarize(sent, parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo, Losses: a.kind.losses,
-		Risk: a.kind.risk, Digest: activities.DigestOf([]byte(account), []byte(diff.String())),
+		Summary: a.summarize(sent, parents), Diff: diff.String(), Strategy: a.kind.strategy, Undo: a.kind.undo,
+		Losses: a.kind.losses,
+		Risk:   a.kind.risk, Digest: activities.DigestOf([]byte(account), []byte(diff.String())),
 	}
 	if a.kind.actsOnObject() || a.kind.noun == "refund" {
 		change.Keys = []string{"stripe:" + parents[0].text("id")}
@@ -116,7 +119,8 @@ func (a *action) setRisk(change *activities.Change, parents []object) {
 			}
 			if amount := o.number("unit_amount"); amount > 0 {
 				change.Risk = activities.High
-				change.Facts = append(change.Facts, fmt.Sprintf("the customer is charged %d %s for each unit, at once or after a trial", amount, o.text("currency")))
+				change.Facts = append(change.Facts,
+					fmt.Sprintf("the customer is charged %d %s for each unit, at once or after a trial", amount, o.text("currency")))
 			} else {
 				change.Risk = activities.Low
 				change.Facts = append(change.Facts, "the price is free")

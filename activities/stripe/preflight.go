@@ -13,7 +13,9 @@ func (a *action) Preflight(ctx context.Context, o activities.Outlook) error {
 	problems := []error{err, refuseStaged(o.Checks)}
 	for i, check := range o.Checks {
 		if check.Command != nil {
-			problems = append(problems, activities.Errorf(activities.Refused, "check[%d]: no command can run in Stripe; use a json check, or a step of another world", i))
+			problems = append(problems,
+				activities.Errorf(activities.Refused,
+					"check[%d]: no command can run in Stripe; use a json check, or a step of another world", i))
 		}
 	}
 	if !o.AwaitsAny() {

@@ -20,14 +20,19 @@ func TestPreflightLooksAtTheKeyAndTheRequest(t *testing.T) {
 		checks []activities.Check
 		want   []string
 	}{
-		"fine":             {key: "sk_test_x", with: map[string]any{"name": "Ada"}},
-		"no key":           {with: map[string]any{"name": "Ada"}, want: []string{"the Stripe key: there is none"}},
-		"a live key":       {key: "sk_live_x", with: map[string]any{"name": "Ada"}, want: []string{"the Stripe key is a live one"}},
-		"our metadata":     {key: "sk_test_x", with: map[string]any{"metadata": map[string]string{markPrefix + "x": "y"}}, want: []string{"are Unwind's own"}},
-		"a later part":     {key: "sk_test_x", with: map[string]any{}, later: []string{"name"}},
-		"a staged check":   {key: "sk_test_x", checks: []activities.Check{{When: activities.Staged}}, want: []string{"Stripe stages nothing"}},
-		"a command check":  {key: "sk_test_x", checks: []activities.Check{{Command: &activities.CommandCheck{}}}, want: []string{"no command can run in Stripe"}},
-		"several mistakes": {key: "sk_live_x", checks: []activities.Check{{When: activities.Staged}}, want: []string{"is a live one", "stages nothing"}},
+		"fine":   {key: "sk_test_x", with: map[string]any{"name": "Ada"}},
+		"no key": {with: map[string]any{"name": "Ada"}, want: []string{"the Stripe key: there is none"}},
+		"a live key": {key: "sk_live_x", with: map[string]any{"name": "Ada"},
+			want: []string{"the Stripe key is a live one"}},
+		"our metadata": {key: "sk_test_x", with: map[string]any{"metadata": map[string]string{markPrefix + "x": "y"}},
+			want: []string{"are Unwind's own"}},
+		"a later part": {key: "sk_test_x", with: map[string]any{}, later: []string{"name"}},
+		"a staged check": {key: "sk_test_x", checks: []activities.Check{{When: activities.Staged}},
+			want: []string{"Stripe stages nothing"}},
+		"a command check": {key: "sk_test_x", checks: []activities.Check{{Command: &activities.CommandCheck{}}},
+			want: []string{"no command can run in Stripe"}},
+		"several mistakes": {key: "sk_live_x", checks: []activities.Check{{When: activities.Staged}},
+			want: []string{"is a live one", "stages nothing"}},
 	} {
 		w, err := New(Config{BaseURL: "http://127.0.0.1:1", Key: func() (string, error) {
 			if c.key == "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// problem is an error response, or no response (status 0). It holds only what is safe to pass on: messages, and the objects
-// in errors, can hold a client secret.
+// problem is an error response, or no response (status 0). It holds only what is safe to pass on:
+// messages, and the objects in errors, can hold a client secret.
 type problem struct {
 	status     int
 	kind, code string
@@ -67,7 +67,8 @@ func problemOf(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return &problem{cause: err}
 	}
-	return &problem{cause: errors.New("the response is not from the API")} // a proxy's page, whose text is not ours to repeat
+	// a proxy's page, whose text is not ours to repeat
+	return &problem{cause: errors.New("the response is not from the API")}
 }
 
 func problemIn(err error) *problem {
@@ -106,7 +107,8 @@ func isDenied(err error) bool {
 		(p.status == http.StatusBadRequest || p.status == http.StatusPaymentRequired || p.status == http.StatusNotFound)
 }
 
-// isStuck says that Stripe replays a status 500 for the key, which does not tell whether the request acted.
+// isStuck says that Stripe replays a status 500 for the key, which does not tell whether the
+// request acted.
 func isStuck(err error) bool {
 	p := problemIn(err)
 	return p != nil && p.status >= http.StatusInternalServerError && p.replayed

@@ -33,7 +33,8 @@ func TestDriftIsNeverOverwritten(t *testing.T) {
 `, u.Drift.Diff)
 	seen, err := customer.action.Observe(t.Context(), customer.entry)
 	require.NoError(t, err)
-	require.Equal(t, activities.Observation{State: activities.Elsewise, Detail: "customer " + cus + " was changed", Drift: u.Drift}, seen)
+	require.Equal(t,
+		activities.Observation{State: activities.Elsewise, Detail: "customer " + cus + " was changed", Drift: u.Drift}, seen)
 
 	b.post("/v1/customers/"+cus, "email", "third@example.com")
 	again, err := customer.undoForced(u.Drift.Digest)
@@ -53,7 +54,8 @@ func TestAnotherSubscriberKeepsTheSubscription(t *testing.T) {
 	b := newBench(t)
 	cus := b.paying().applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"}).applied()
-	price := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
+	price := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
 	s := b.step("subscription.create", map[string]any{"customer": cus, "price": price})
 	sub := s.applied()
 	b.post("/v1/subscriptions/"+sub, "cancel_at_period_end", "true")
@@ -70,7 +72,8 @@ func TestAnotherSubscriberKeepsTheSubscription(t *testing.T) {
 
 func TestAnIntentThatSomebodyPaidIsLeftAlone(t *testing.T) {
 	b := newBench(t)
-	s := b.step("payment_intent.create", map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa"})
+	s := b.step("payment_intent.create",
+		map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa"})
 	pi := s.applied()
 	b.post("/v1/payment_intents/" + pi + "/confirm")
 	u, err := s.undo()
@@ -87,12 +90,14 @@ func TestOnceKeysAreForgotten(t *testing.T) {
 	b := newBench(t)
 	customer := b.paying()
 	cus := customer.applied()
-	intent := b.step("payment_intent.create", map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa"})
+	intent := b.step("payment_intent.create",
+		map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa"})
 	pi := intent.applied()
 	confirm := b.step("payment_intent.confirm", map[string]any{"payment_intent": pi})
 	confirm.applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"})
-	price := b.step("price.create", map[string]any{"product": prod.applied(), "currency": "eur", "unit_amount": 1200, "interval": "month"})
+	price := b.step("price.create",
+		map[string]any{"product": prod.applied(), "currency": "eur", "unit_amount": 1200, "interval": "month"})
 	subscription := b.step("subscription.create", map[string]any{"customer": cus, "price": price.applied()})
 	subscription.applied()
 	b.money(2, 0)
@@ -144,8 +149,10 @@ func TestPlanTouchesNothingAndIsWhatRuns(t *testing.T) {
 	customer := b.paying()
 	cus := customer.applied()
 	prod := b.step("product.create", map[string]any{"name": "Plan"}).applied()
-	free := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 0, "interval": "month"}).applied()
-	paid := b.step("price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
+	free := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 0, "interval": "month"}).applied()
+	paid := b.step("price.create",
+		map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"}).applied()
 	before := b.em.State()
 
 	plan := func(s *step) activities.Change {
@@ -156,7 +163,8 @@ func TestPlanTouchesNothingAndIsWhatRuns(t *testing.T) {
 		require.Equal(t, change, again)
 		return change
 	}
-	require.Equal(t, activities.Low, plan(b.step("subscription.create", map[string]any{"customer": cus, "price": free})).Risk)
+	require.Equal(t, activities.Low,
+		plan(b.step("subscription.create", map[string]any{"customer": cus, "price": free})).Risk)
 	s := b.step("subscription.create", map[string]any{"customer": cus, "price": paid})
 	change := plan(s)
 	require.Equal(t, activities.High, change.Risk)
@@ -221,7 +229,8 @@ func TestALiveKeyIsRefusedUnlessAllowed(t *testing.T) {
 	server, err := em.Start("127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { server.Close() })
-	w, err = New(Config{Key: func() (string, error) { return "sk_live_0123456789", nil }, AllowLive: true, BaseURL: server.URL})
+	w, err = New(Config{Key: func() (string, error) { return "sk_live_0123456789", nil }, AllowLive: true,
+		BaseURL: server.URL})
 	require.NoError(t, err)
 	id, err := w.Journal(t.Context())
 	require.NoError(t, err)
@@ -230,7 +239,8 @@ func TestALiveKeyIsRefusedUnlessAllowed(t *testing.T) {
 
 func TestNoSecretIsHandedOn(t *testing.T) {
 	b := newBench(t)
-	s := b.step("payment_intent.create", map[string]any{"amount": 2000, "currency": "eur", "payment_method": emulator.CardDeclined})
+	s := b.step("payment_intent.create",
+		map[string]any{"amount": 2000, "currency": "eur", "payment_method": emulator.CardDeclined})
 	r, err := s.apply()
 	require.NoError(t, err)
 	confirm := b.step("payment_intent.confirm", map[string]any{"payment_intent": r.Outputs["id"]})
@@ -252,7 +262,10 @@ func TestAChecksSceneIsTheObject(t *testing.T) {
 		_, err := s.action.Apply(t.Context(), s.entry, activities.Step{With: s.with, Checks: []activities.Check{c}}, "")
 		return err
 	}
-	require.NoError(t, check(activities.Check{JSON: &activities.JSONCheck{At: "/name", Equals: json.RawMessage(`"Plan"`)}}))
-	require.Equal(t, activities.CheckFailed, activities.TypeOf(check(activities.Check{JSON: &activities.JSONCheck{At: "/active", Equals: json.RawMessage("false")}})))
+	require.NoError(t,
+		check(activities.Check{JSON: &activities.JSONCheck{At: "/name", Equals: json.RawMessage(`"Plan"`)}}))
+	require.Equal(t, activities.CheckFailed,
+		activities.TypeOf(
+			check(activities.Check{JSON: &activities.JSONCheck{At: "/active", Equals: json.RawMessage("false")}})))
 	s.undone(activities.Restored)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// findStanding returns what an earlier generation of an irreversible step did and its rollback could not undo: a redo would
-// repeat it. It returns nil if nothing of it stands.
+// findStanding returns what an earlier generation of an irreversible step did and its rollback
+// could not undo: a redo would repeat it. It returns nil if nothing of it stands.
 func (a *action) findStanding(c *session, e activities.Entry, req request) (object, error) {
 	target, err := c.getObject(req.parents[0])
 	if err != nil {
@@ -29,7 +29,9 @@ func (a *action) findStanding(c *session, e activities.Entry, req request) (obje
 		}
 	}
 	if !complete {
-		return nil, unknownOutcome("too many objects have been created since to tell whether the effect of the step still stands from before the rollback")
+		return nil, unknownOutcome(
+			"too many objects have been created since to tell whether the effect of the step still stands from before the " +
+				"rollback")
 	}
 	return nil, nil
 }

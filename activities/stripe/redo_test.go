@@ -8,7 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// again is the next generation of a step that was rolled back; with is what its expressions resolve to by now.
+// again is the next generation of a step that was rolled back; with is what its expressions resolve
+// to by now.
 func (s *step) again(with map[string]any) *step {
 	s.t.Helper()
 	next := s.step(s.entry.Step, with)
@@ -40,12 +41,16 @@ func TestAChainIsDoneAgainWithOtherIDs(t *testing.T) {
 			return s, id
 		}
 		var cus, prod, pr, cpn, pi string
-		c.customer, cus = made(of.customer, "customer.create", map[string]any{"name": "Ada", "payment_method": "pm_card_visa"})
+		c.customer, cus = made(of.customer, "customer.create",
+			map[string]any{"name": "Ada", "payment_method": "pm_card_visa"})
 		c.product, prod = made(of.product, "product.create", map[string]any{"name": "Plan"})
-		c.price, pr = made(of.price, "price.create", map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"})
+		c.price, pr = made(of.price, "price.create",
+			map[string]any{"product": prod, "currency": "eur", "unit_amount": 1200, "interval": "month"})
 		c.coupon, cpn = made(of.coupon, "coupon.create", map[string]any{"percent_off": 25})
-		c.subscription, _ = made(of.subscription, "subscription.create", map[string]any{"customer": cus, "price": pr, "coupon": cpn})
-		c.intent, pi = made(of.intent, "payment_intent.create", map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa", "capture_method": "manual"})
+		c.subscription, _ = made(of.subscription, "subscription.create",
+			map[string]any{"customer": cus, "price": pr, "coupon": cpn})
+		c.intent, pi = made(of.intent, "payment_intent.create",
+			map[string]any{"amount": 2000, "currency": "eur", "payment_method": "pm_card_visa", "capture_method": "manual"})
 		c.confirm, _ = made(of.confirm, "payment_intent.confirm", map[string]any{"payment_intent": pi})
 		c.capture, _ = made(of.capture, "payment_intent.capture", map[string]any{"payment_intent": pi})
 		return c
@@ -69,7 +74,8 @@ func TestAChainIsDoneAgainWithOtherIDs(t *testing.T) {
 	}
 	live := b.em.Live()
 	// Whoever wakes up late in the first generation does nothing to the second.
-	for _, s := range []*step{first.capture, first.confirm, first.intent, first.subscription, first.coupon, first.price, first.product, first.customer} {
+	for _, s := range []*step{first.capture, first.confirm, first.intent, first.subscription, first.coupon, first.price,
+		first.product, first.customer} {
 		s.fenced()
 		s.rolledBack(activities.Compensated)
 	}
@@ -127,7 +133,8 @@ func TestWhatStillStandsIsNotDoneAgain(t *testing.T) {
 	r, err := again.apply()
 	require.NoError(t, err)
 	require.Equal(t, id, r.Outputs["id"])
-	require.Equal(t, []string{"the effect of the step still stands from before the rollback; it was not repeated"}, r.Notes)
+	require.Equal(t, []string{"the effect of the step still stands from before the rollback; it was not repeated"},
+		r.Notes)
 	require.EqualValues(t, 500, b.em.Counters().Refunded)
 	again.undone(activities.Nothing)
 	again.fenced()

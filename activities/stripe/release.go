@@ -6,8 +6,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Release notes on the step's object that its rollback window has closed, so that no later forward or undo acts on it. If
-// there is no object, Release blocks the key.
+// Release notes on the step's object that its rollback window has closed, so that no later forward
+// or undo acts on it. If there is no object, Release blocks the key.
 func (a *action) Release(ctx context.Context, e activities.Entry) error {
 	c, err := a.openSession(ctx, a.back, e.Place.Journal)
 	if err != nil {
@@ -22,7 +22,8 @@ func (a *action) Release(ctx context.Context, e activities.Entry) error {
 	case err != nil:
 		return asActionError(err)
 	case len(objects) == 0 && !complete:
-		return activities.Errorf(activities.ActionFailed, "too many objects have been created since to find the one of token %s", e.Token)
+		return activities.Errorf(activities.ActionFailed,
+			"too many objects have been created since to find the one of token %s", e.Token)
 	case len(objects) == 0:
 		return asActionError(a.blockKey(c, e, req))
 	}
@@ -43,15 +44,16 @@ func (a *action) noteReleased(c *session, e activities.Entry, req request, o obj
 	if a.kind.actsOnObject() {
 		path = req.parents[0]
 	}
-	if _, err := c.writeNote(path, a.kind.mark(releasedMark), e.Token, deriveKey(e.Token, "release", pathDigest(path))); err != nil && !isGone(err) {
+	if _, err := c.writeNote(path, a.kind.mark(releasedMark), e.Token,
+		deriveKey(e.Token, "release", pathDigest(path))); err != nil && !isGone(err) {
 		return err
 	}
 	a.reachPoint("released")
 	return nil
 }
 
-// blockKey spends the key of a request that was never sent: on a note on its parent, or else on the request itself, whose
-// object it removes again.
+// blockKey spends the key of a request that was never sent: on a note on its parent, or else on the
+// request itself, whose object it removes again.
 func (a *action) blockKey(c *session, e activities.Entry, req request) error {
 	if len(req.parents) > 0 {
 		_, err := c.spendKey(a.kind, req.parents[0], e.Token)

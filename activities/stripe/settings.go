@@ -28,5 +28,6 @@ func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
-	return New(Config{Key: func() (string, error) { return o.Secrets.Read(s.Key) }, BaseURL: s.URL, AllowLive: s.AllowLive})
+	return New(Config{Key: func() (string, error) { return o.Secrets.Read(s.Key) }, BaseURL: s.URL,
+		AllowLive: s.AllowLive})
 }

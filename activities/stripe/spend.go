@@ -10,7 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// undoRun is the undo of a forward that may move money. It never sends the forward's request, not even to learn its response.
+// undoRun is the undo of a forward that may move money. It never sends the forward's request, not
+// even to learn its response.
 type undoRun struct {
 	*session
 	action   *action
@@ -23,9 +24,10 @@ type undoRun struct {
 	arrived bool
 }
 
-// spendKey uses a forward's key for something harmless: a note on the object that the forward acts on. Stripe then answers
-// the forward with an error, however late it comes; if the forward came first, the note gets the error. So one request both
-// fences the forward and tells whether it had arrived.
+// spendKey uses a forward's key for something harmless: a note on the object that the forward acts
+// on. Stripe then answers the forward with an error, however late it comes; if the forward came
+// first, the note gets the error. So one request both fences the forward and tells whether it had
+// arrived.
 func (c *session) spendKey(k *kind, path, token string) (arrived bool, err error) {
 	_, _, err = c.postWithKey(path, formParams("metadata["+k.mark(fenceMark)+"]", token), deriveKey(token))
 	switch {
@@ -38,7 +40,8 @@ func (c *session) spendKey(k *kind, path, token string) (arrived bool, err error
 }
 
 // undoSpend fences the forward, reads the target, and lets the kind undo what it sees.
-func (a *action) undoSpend(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone, error) {
+func (a *action) undoSpend(c *session, e activities.Entry, req request, d activities.Decision) (activities.Undone,
+	error) {
 	u := &undoRun{session: c, action: a, entry: e, req: req, decision: d}
 	path := req.parents[0]
 	target, err := c.getObject(path)
@@ -54,7 +57,8 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 		return activities.Undone{}, err
 	}
 	if u.arrived && a.kind.actsOnObject() {
-		if _, err := c.writeNote(path, a.kind.mark(fenceMark), e.Token, deriveKey(e.Token, "fence")); err != nil && !isDenied(err) {
+		if _, err := c.writeNote(path, a.kind.mark(fenceMark), e.Token, deriveKey(e.Token, "fence")); err != nil &&
+			!isDenied(err) {
 			return activities.Undone{}, err
 		}
 	}
@@ -73,11 +77,13 @@ func (a *action) undoSpend(c *session, e activities.Entry, req request, d activi
 }
 
 func (u *undoRun) reportNothing() (activities.Undone, error) {
-	undone := activities.Undone{Outcome: activities.Nothing, Observed: "the request had not arrived, and its key is blocked: a late one has no effect"}
+	undone := activities.Undone{Outcome: activities.Nothing,
+		Observed: "the request had not arrived, and its key is blocked: a late one has no effect"}
 	if u.arrived {
 		undone.Observed = "Stripe shows no effect of the request, and its key is spent"
 	}
-	// A verb that has arrived may have lost its effect since: an authentication that failed, for one. All else had one to show.
+	// A verb that has arrived may have lost its effect since: an authentication that failed, for one.
+	// All else had one to show.
 	if u.decision.Done && (!u.arrived || u.target == nil || !u.action.kind.actsOnObject()) {
 		return contradict(undone), nil
 	}
@@ -87,17 +93,20 @@ func (u *undoRun) reportNothing() (activities.Undone, error) {
 	return undone, nil
 }
 
-// contradict is the outcome where Stripe shows nothing of a step of which the history knows that it has succeeded.
+// contradict is the outcome where Stripe shows nothing of a step of which the history knows that it
+// has succeeded.
 func contradict(nothing activities.Undone) activities.Undone {
 	return activities.Undone{
-		Outcome:  activities.Unknown,
-		Observed: "the task knows that the step had succeeded, but Stripe shows nothing of it: look there for what it has made; what was seen: " + nothing.Observed,
+		Outcome: activities.Unknown,
+		Observed: "the task knows that the step had succeeded, but Stripe shows nothing of it: look there for what it " +
+			"has made; what was seen: " + nothing.Observed,
 	}
 }
 
-// isUnproven says that what Stripe shows does not prove that the request has no effect, or never will. The effect of a verb
-// shows on its object, as long as the key blocks a late request. A create has no such object: its spent key may hold a
-// refusal, or a status 500 for what Stripe did after all.
+// isUnproven says that what Stripe shows does not prove that the request has no effect, or never
+// will. The effect of a verb shows on its object, as long as the key blocks a late request. A
+// create has no such object: its spent key may hold a refusal, or a status 500 for what Stripe did
+// after all.
 func (u *undoRun) isUnproven() bool {
 	if !u.action.kind.actsOnObject() {
 		return u.arrived || u.action.isForgotten(u.entry.Since)
@@ -130,7 +139,8 @@ func (u *undoRun) refuseDrift(diff string) *activities.Undone {
 	if drift.Digest == u.decision.Force {
 		return nil
 	}
-	undone := driftedOutcome(drift, "%s %s was changed since; it was left untouched", u.action.kind.noun, u.target.text("id"))
+	undone := driftedOutcome(drift, "%s %s was changed since; it was left untouched", u.action.kind.noun,
+		u.target.text("id"))
 	return &undone
 }
 
@@ -156,7 +166,8 @@ func undoConfirm(u *undoRun) (activities.Undone, error) {
 	id, path, status := u.target.text("id"), u.req.parents[0], u.target.text("status")
 	switch {
 	case status == "processing":
-		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "payment_intent %s is still being processed", id)
+		return activities.Undone{}, activities.Errorf(activities.ActionFailed, "payment_intent %s is still being processed",
+			id)
 	case len(paid) == 0 && status != "requires_action":
 		return u.reportNothing()
 	case status == "canceled":
@@ -173,7 +184,8 @@ func undoConfirm(u *undoRun) (activities.Undone, error) {
 	// This step made exactly one charge, a successful one.
 	byOther := len(failed) > 0 || len(paid) > 1 || status == "succeeded" && u.target.text("capture_method") == "manual"
 	if byOther {
-		diff := fmt.Sprintf("payment_intent %s is %s, but not by this step alone: charges paid %v, failed %v, capture_method %s",
+		diff := fmt.Sprintf(
+			"payment_intent %s is %s, but not by this step alone: charges paid %v, failed %v, capture_method %s",
 			id, status, paid, failed, u.target.text("capture_method"))
 		if undone := u.refuseDrift(diff); undone != nil {
 			return *undone, nil
@@ -193,13 +205,15 @@ func (u *undoRun) returnMoney(path, status string) (activities.Undone, error) {
 		}
 		return u.reportRepaid()
 	}
-	if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil && !isDenied(err) {
+	if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil &&
+		!isDenied(err) {
 		return activities.Undone{}, err
 	}
 	u.action.reachPoint("canceled")
 	o, err := u.getObject(path)
 	if err == nil && o.text("status") != "canceled" {
-		err = activities.Errorf(activities.ActionFailed, "payment_intent %s is %s after it was canceled", id, o.text("status"))
+		err = activities.Errorf(activities.ActionFailed, "payment_intent %s is %s after it was canceled", id,
+			o.text("status"))
 	}
 	if err != nil {
 		return activities.Undone{}, err
@@ -218,7 +232,8 @@ func undoCancel(u *undoRun) (activities.Undone, error) {
 	if u.target == nil || !u.arrived || u.target.text("status") != "canceled" {
 		return u.reportNothing()
 	}
-	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("payment_intent %s is canceled for good", u.target.text("id"))}, nil
+	return activities.Undone{Outcome: activities.Final,
+		Observed: fmt.Sprintf("payment_intent %s is canceled for good", u.target.text("id"))}, nil
 }
 
 func undoRefund(u *undoRun) (activities.Undone, error) {
@@ -231,11 +246,13 @@ func undoRefund(u *undoRun) (activities.Undone, error) {
 	}
 	o := made[0]
 	id, path := o.text("id"), u.req.list+"/"+o.text("id")
-	if _, err := u.writeNote(path, u.action.kind.mark(fenceMark), u.entry.Token, deriveKey(u.entry.Token, "fence", id)); err != nil {
+	if _, err := u.writeNote(path, u.action.kind.mark(fenceMark), u.entry.Token,
+		deriveKey(u.entry.Token, "fence", id)); err != nil {
 		return activities.Undone{}, err
 	}
 	if o.text("status") == "requires_action" {
-		if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil && !isDenied(err) {
+		if _, err := u.postOnce(path+"/cancel", &stripe.Params{}, deriveKey(u.entry.Token, "off")); err != nil &&
+			!isDenied(err) {
 			return activities.Undone{}, err
 		}
 		if o, err = u.getObject(path); err != nil {
@@ -248,7 +265,8 @@ func undoRefund(u *undoRun) (activities.Undone, error) {
 	case "failed":
 		return activities.Undone{Outcome: activities.Nothing, Observed: fmt.Sprintf("refund %s has failed", id)}, nil
 	}
-	return activities.Undone{Outcome: activities.Final, Observed: fmt.Sprintf("refund %s is %s: the customer has the money", id, o.text("status"))}, nil
+	return activities.Undone{Outcome: activities.Final,
+		Observed: fmt.Sprintf("refund %s is %s: the customer has the money", id, o.text("status"))}, nil
 }
 
 // findOwn returns the objects that carry the token, or the outcome if they cannot be listed.
@@ -258,7 +276,8 @@ func (u *undoRun) findOwn() (made []object, undone *activities.Undone, err error
 		return nil, nil, err
 	}
 	if len(made) == 0 && !complete {
-		return nil, &activities.Undone{Outcome: activities.Unknown, Observed: "too many objects have been created since to tell whether the request acted; its key is blocked"}, nil
+		return nil, &activities.Undone{Outcome: activities.Unknown,
+			Observed: "too many objects have been created since to tell whether the request acted; its key is blocked"}, nil
 	}
 	for _, o := range made {
 		if err := u.action.kind.checkKept(o, u.entry.Token); err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// undoSubscription cancels the token's subscriptions, refunds what was paid for them, and voids their open invoices.
+// undoSubscription cancels the token's subscriptions, refunds what was paid for them, and voids
+// their open invoices.
 func undoSubscription(u *undoRun) (activities.Undone, error) {
 	made, undone, err := u.findOwn()
 	if err != nil || undone != nil {
@@ -69,15 +70,18 @@ func (u *undoRun) cancelSubscription(o object) (*activities.Undone, error) {
 		return nil, err
 	}
 	if o.text("status") != "canceled" {
-		return nil, activities.Errorf(activities.ActionFailed, "subscription %s is %s after it was canceled", id, o.text("status"))
+		return nil, activities.Errorf(activities.ActionFailed, "subscription %s is %s after it was canceled", id,
+			o.text("status"))
 	}
 	return nil, nil
 }
 
-// clearInvoices voids or refunds every invoice of a subscription. It returns what remains, and what it did.
+// clearInvoices voids or refunds every invoice of a subscription. It returns what remains, and what
+// it did.
 func (u *undoRun) clearInvoices(subscription string) (residue, seen []string, err error) {
 	var invoices []object
-	if _, err := u.listObjects("/v1/invoices", url.Values{"subscription": {subscription}}, func(o object) { invoices = append(invoices, o) }); err != nil {
+	if _, err := u.listObjects("/v1/invoices", url.Values{"subscription": {subscription}},
+		func(o object) { invoices = append(invoices, o) }); err != nil {
 		return nil, nil, err
 	}
 	for _, in := range invoices {
@@ -96,7 +100,8 @@ func (u *undoRun) clearInvoices(subscription string) (residue, seen []string, er
 			}
 			seen = append(seen, fmt.Sprintf("invoice %s is refunded", id))
 		case status == "draft", status == "paid" && in.number("amount_paid") > 0:
-			residue = append(residue, fmt.Sprintf("invoice %s is %s, and %d of it was paid in another way", id, status, in.number("amount_paid")))
+			residue = append(residue,
+				fmt.Sprintf("invoice %s is %s, and %d of it was paid in another way", id, status, in.number("amount_paid")))
 		}
 		u.action.reachPoint("invoice-cleared")
 	}

@@ -35,8 +35,9 @@ type Previous struct {
 
 func (*applyAction) Spec() activities.Spec {
 	return activities.Spec{
-		Name:       Action,
-		Summary:    "Apply a Terraform configuration. Its outputs are the step's, except for sensitive ones, with the counts added, changed and destroyed.",
+		Name: Action,
+		Summary: "Apply a Terraform configuration. Its outputs are the step's, except for sensitive ones, with the " +
+			"counts added, changed and destroyed.",
 		Params:     activities.ParamsSchema[Params](),
 		UndoParams: []string{"dir"},
 		Keys:       []activities.Key{{Prefix: "terraform:", Param: "dir", Path: true}},
@@ -47,9 +48,12 @@ func (*applyAction) Spec() activities.Spec {
 		Preflights: true,
 		Risk:       activities.High,
 		Strategy:   activities.Compensation,
-		Undo: "What the step made is destroyed under its own configuration, what it imported, moved or made Terraform forget is forgotten, moved " +
-			"back or imported again, then the configuration from before is applied to the present state. Data inside a replaced or destroyed object does not come back.",
-		Redo: "The configuration that the step had applied, kept with its record, is applied again to the present state: objects " +
+		Undo: "What the step made is destroyed under its own configuration, what it imported, moved or made Terraform " +
+			"forget is forgotten, moved " +
+			"back or imported again, then the configuration from before is applied to the present state. Data inside a " +
+			"replaced or destroyed object does not come back.",
+		Redo: "The configuration that the step had applied, kept with its record, is applied again to the present state: " +
+			"objects " +
 			"get new ids, and the data inside them does not come back.",
 	}
 }
@@ -74,7 +78,8 @@ func (w *world) dropRecord(t *journal.Token) error {
 	if err := w.records.Drop(t); err != nil {
 		return err
 	}
-	for _, dir := range []string{workspace.Folder(t, ""), salvage.UnsavedFolder(t), workspace.ObservationsFolder(t), run.Folder(t)} {
+	for _, dir := range []string{workspace.Folder(t, ""), salvage.UnsavedFolder(t), workspace.ObservationsFolder(t),
+		run.Folder(t)} {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}

@@ -23,9 +23,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
-// Apply applies the configuration once. A later attempt waits for the terraform of an earlier one and continues where that
-// ended: with its result, or by planning and applying what is missing.
-func (a *applyAction) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (_ activities.Result, err error) {
+// Apply applies the configuration once. A later attempt waits for the terraform of an earlier one
+// and continues where that ended: with its result, or by planning and applying what is missing.
+func (a *applyAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (_ activities.Result, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Result{}, err
@@ -53,7 +54,8 @@ func (a *applyAction) Apply(ctx context.Context, e activities.Entry, s activitie
 }
 
 // startApply writes the record and applies.
-func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	pr, r, err := a.choosePlan(ctx, e, s, want)
 	if err != nil {
 		return activities.Result{}, err
@@ -84,8 +86,10 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 	return a.finishApply(ctx, pr.ws, s, *r, pr.bundle, said, pr.notes...)
 }
 
-// choosePlan returns the plan to apply: the one that was shown, or a new one with the wanted digest, or any.
-func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record.Record, error) {
+// choosePlan returns the plan to apply: the one that was shown, or a new one with the wanted
+// digest, or any.
+func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (*planning, *record.Record, error) {
 	if want != "" {
 		if pr, r, err := a.findOffer(ctx, e, s, want); err != nil || pr != nil {
 			if err == nil {
@@ -116,7 +120,8 @@ func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s acti
 }
 
 // resume continues after an attempt that has written the record.
-func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activities.Step, r record.Record, c record.Contents) (activities.Result, error) {
+func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activities.Step, r record.Record,
+	c record.Contents) (activities.Result, error) {
 	if err := a.checkInstalled(); err != nil {
 		return activities.Result{}, err
 	}
@@ -154,8 +159,9 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 		return activities.Result{}, err
 	}
 	if unknown := salvage.UnknowableAddresses(lost); len(unknown) > 0 {
-		return activities.Result{}, activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they exist "+
-			"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
+		return activities.Result{},
+			activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they exist "+
+				"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
 	}
 	if last.AppliedAll() {
 		said, err := stream.ReadReport(run.Stdout(last.Folder()))
@@ -168,7 +174,8 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 	if err != nil {
 		return activities.Result{}, err
 	}
-	return a.finishApply(ctx, ws, s, r, c.Forward, said, "an earlier attempt had begun; what was missing was planned and applied again")
+	return a.finishApply(ctx, ws, s, r, c.Forward, said,
+		"an earlier attempt had begun; what was missing was planned and applied again")
 }
 
 // applyRest plans and applies what an earlier attempt left to do.
@@ -193,8 +200,10 @@ func applyRest(ctx context.Context, ws *workspace.Workspace, r record.Record) (s
 		}
 		for _, rest := range actions {
 			if !r.PlansFor(rest.Address) {
-				return said, activities.Errorf(activities.UnknownOutcome, "an earlier attempt had begun, and what is missing is no longer what was "+
-					"planned: %s is to be changed too (%s)", rest.Address, rest.Kind)
+				return said,
+					activities.Errorf(activities.UnknownOutcome,
+						"an earlier attempt had begun, and what is missing is no longer what was "+
+							"planned: %s is to be changed too (%s)", rest.Address, rest.Kind)
 			}
 		}
 		if said, err = ws.ApplyPlan(ctx, file); err == nil {
@@ -208,7 +217,8 @@ func applyRest(ctx context.Context, ws *workspace.Workspace, r record.Record) (s
 }
 
 // finishApply stores what the step has left, checks it and makes its result.
-func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, s activities.Step, r record.Record, b configuration.Bundle, said stream.Report, notes ...string) (activities.Result, error) {
+func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, s activities.Step, r record.Record,
+	b configuration.Bundle, said stream.Report, notes ...string) (activities.Result, error) {
 	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Result{}, err
@@ -238,7 +248,8 @@ func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, 
 	if err := a.records.KeepKnown(now, b); err != nil {
 		return activities.Result{}, err
 	}
-	if err := activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{b.Dir, b.Dir, a.host, a.host.CheckLimits()}); err != nil {
+	if err := activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live,
+		scene{b.Dir, b.Dir, a.host, a.host.CheckLimits()}); err != nil {
 		return activities.Result{}, err
 	}
 	result := activities.Result{
@@ -258,8 +269,8 @@ func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, 
 	return result, removePlainText(ws.Token)
 }
 
-// dropBackup removes the backup beside a local state that some commands always make (taint, state push), unless there was
-// one before the step.
+// dropBackup removes the backup beside a local state that some commands always make (taint, state
+// push), unless there was one before the step.
 func (a *applyAction) dropBackup(ctx context.Context, ws *workspace.Workspace, now *state.State) error {
 	if !ws.HasBackupFile() {
 		return nil
@@ -271,8 +282,8 @@ func (a *applyAction) dropBackup(ctx context.Context, ws *workspace.Workspace, n
 	return ws.Sweep(ctx, run.SweepJob{Path: ws.StateFile, Lineage: now.Lineage, Backup: true})
 }
 
-// removePlainText removes what a finished apply left in plain text, including that of an interrupted observation. A
-// concurrent one fails and is retried.
+// removePlainText removes what a finished apply left in plain text, including that of an
+// interrupted observation. A concurrent one fails and is retried.
 func removePlainText(t *journal.Token) error {
 	said, err := filepath.Glob(filepath.Join(run.Folder(t), "*", "std*"))
 	for _, f := range said {

@@ -21,9 +21,9 @@ import (
 // docEmptied says that from here on the undo itself may have emptied the state.
 const docEmptied = "emptied"
 
-// recoverState makes sure that the undo works on the state that the step left. One that went back or is gone is drift, told before
-// anything is touched; with a person's force the last known state is pushed, where terraform takes it, and a refresh finds out
-// what of it is still true.
+// recoverState makes sure that the undo works on the state that the step left. One that went back
+// or is gone is drift, told before anything is touched; with a person's force the last known state
+// is pushed, where terraform takes it, and a refresh finds out what of it is still true.
 func (u *undo) recoverState(ctx context.Context) (*activities.Drift, error) {
 	now, err := u.ws.PullState(ctx)
 	if err != nil {
@@ -65,7 +65,8 @@ func (u *undo) recoverState(ctx context.Context) (*activities.Drift, error) {
 	return nil, err
 }
 
-// acceptRegression reports whether the undo may go on: there is none, or a person has forced exactly this one, now or before.
+// acceptRegression reports whether the undo may go on: there is none, or a person has forced
+// exactly this one, now or before.
 func (u *undo) acceptRegression(drift *activities.Drift) (bool, error) {
 	if drift == nil {
 		return true, nil
@@ -78,8 +79,8 @@ func (u *undo) acceptRegression(drift *activities.Drift) (bool, error) {
 	return err == nil, err
 }
 
-// checkDrift looks for drift before the first change; nil if there is none, or if a person has decided to overwrite exactly
-// that.
+// checkDrift looks for drift before the first change; nil if there is none, or if a person has
+// decided to overwrite exactly that.
 func (u *undo) checkDrift(ctx context.Context) (*activities.Drift, error) {
 	if found, err := hasCleared(u.ws.Token); err != nil || found {
 		return nil, err
@@ -99,8 +100,8 @@ func (u *undo) checkDrift(ctx context.Context) (*activities.Drift, error) {
 	return nil, err
 }
 
-// destroyAdded destroys what the step added, under the step's own configuration, since only that has its provisioners and
-// provider settings.
+// destroyAdded destroys what the step added, under the step's own configuration, since only that
+// has its provisioners and provider settings.
 func (u *undo) destroyAdded(ctx context.Context) error {
 	for {
 		now, err := u.ws.PullState(ctx)
@@ -114,7 +115,8 @@ func (u *undo) destroyAdded(ctx context.Context) error {
 		if len(added) == 0 && (u.record.Back != record.ToNothing || now.IsEmpty()) {
 			return nil
 		}
-		half, err := salvage.PrepareCutOff(ctx, u.ws, now, func(address string) bool { return slices.Contains(added, address) })
+		half, err := salvage.PrepareCutOff(ctx, u.ws, now,
+			func(address string) bool { return slices.Contains(added, address) })
 		if err != nil {
 			return err
 		}
@@ -140,16 +142,16 @@ func (u *undo) destroyTargets(ctx context.Context, added []string) (stream.Repor
 	}
 	for _, address := range said.LostAddresses() {
 		if !slices.Contains(added, address) {
-			// Something from before now depends on what was added, and would be destroyed too. Applying the previous
-			// configuration removes that dependency, and destroys what was added.
+			// Something from before now depends on what was added, and would be destroyed too. Applying the
+			// previous configuration removes that dependency, and destroys what was added.
 			return said, nil
 		}
 	}
 	return u.ws.ApplyPlan(ctx, file)
 }
 
-// applyPrior applies the previous configuration to the present state. remains are addresses that it would still change
-// afterwards.
+// applyPrior applies the previous configuration to the present state. remains are addresses that it
+// would still change afterwards.
 func (u *undo) applyPrior(ctx context.Context) (remains []string, drift *activities.Drift, err error) {
 	if u.contents.Prior == nil {
 		return nil, nil, nil

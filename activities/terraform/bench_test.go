@@ -26,7 +26,8 @@ type bench struct {
 	masker *activities.Masker
 }
 
-// newBench makes one with the test provider and, if there is any, a configuration, for one of many slow tests.
+// newBench makes one with the test provider and, if there is any, a configuration, for one of many
+// slow tests.
 func newBench(t *testing.T, configuration string) *bench {
 	t.Helper()
 	terraformtest.Require(t)
@@ -40,7 +41,8 @@ func newBenchIn(t *testing.T, dir, configuration string) *bench {
 	b := &bench{TB: t, dir: dir}
 	t.Cleanup(b.quiet)
 	terraformtest.PlainFront(t, filepath.Join(dir, "worker"))
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects"), 0o755)) // what runs makes nothing new beside the worker's folder
+	// what runs makes nothing new beside the worker's folder
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "objects"), 0o755))
 	if configuration != "" {
 		b.configure(configuration)
 	}
@@ -65,7 +67,8 @@ func (b *bench) open() *bench {
 func (b *bench) config() Config {
 	b.Helper()
 	return Config{
-		State: filepath.Join(b.dir, "worker"), Roots: []string{filepath.Join(b.dir, "conf"), filepath.Join(b.dir, "previous")},
+		State:       filepath.Join(b.dir, "worker"),
+		Roots:       []string{filepath.Join(b.dir, "conf"), filepath.Join(b.dir, "previous")},
 		CLIConfig:   terraformtest.CLIConfig(b),
 		Environment: []string{breakVar, sleeperVar, diskVar, "GORACE"},
 	}
@@ -114,7 +117,8 @@ func (b *bench) names() map[string]int {
 
 // things is a configuration with the test provider, whose objects are files in dir/objects.
 func things(dir, resources string) string {
-	return fmt.Sprintf("terraform {\n  required_providers {\n    fake = { source = %q }\n  }\n}\nprovider \"fake\" { dir = %q }\n%s",
+	return fmt.Sprintf(
+		"terraform {\n  required_providers {\n    fake = { source = %q }\n  }\n}\nprovider \"fake\" { dir = %q }\n%s",
 		terraformtest.Source, filepath.Join(dir, "objects"), resources)
 }
 

@@ -22,25 +22,30 @@ const Name = "terraform"
 
 // Config says where the world keeps its records and what it may touch.
 type Config struct {
-	// State is the folder of the journal, the key and the working copies. It must be absolute. Required.
+	// State is the folder of the journal, the key and the working copies. It must be absolute.
+	// Required.
 	State string
 	// Roots are the folders below which configurations may be applied. Required.
 	Roots []string
 	// Terraform is the program. Defaults to terraform on PATH.
 	Terraform string
-	// CLIConfig is the file of Terraform's own settings (mirrors, credentials). Where it has no provider_installation, providers
-	// come from the mirrors of this host and from their registries. Defaults to what TF_CLI_CONFIG_FILE names, if it exists.
+	// CLIConfig is the file of Terraform's own settings (mirrors, credentials). Where it has no
+	// provider_installation, providers come from the mirrors of this host and from their registries.
+	// Defaults to what TF_CLI_CONFIG_FILE names, if it exists.
 	CLIConfig string
-	// Environment names variables of the worker's that Terraform, its providers and its provisioners get besides the minimal ones.
+	// Environment names variables of the worker's that Terraform, its providers and its provisioners
+	// get besides the minimal ones.
 	Environment []string
-	// Secrets returns variables that they get, by name, whose values are secrets. It is asked at each use. Defaults to none.
+	// Secrets returns variables that they get, by name, whose values are secrets. It is asked at each
+	// use. Defaults to none.
 	Secrets func() (map[string]string, error) `json:"-"`
 	// Hidden are paths that Terraform and what it starts can neither read nor change, besides Folder.
 	Hidden []string
-	// Interrupted is how long a cancelled step waits for terraform to finish what is in flight. The supervisor waits
-	// longer. Defaults to one minute.
+	// Interrupted is how long a cancelled step waits for terraform to finish what is in flight. The
+	// supervisor waits longer. Defaults to one minute.
 	Interrupted time.Duration
-	// Ending is how long one attempt waits for the terraform of an earlier one to end. Defaults to two minutes.
+	// Ending is how long one attempt waits for the terraform of an earlier one to end. Defaults to two
+	// minutes.
 	Ending time.Duration
 	// LockTimeout is how long terraform waits for the lock of a state. Defaults to ten seconds.
 	LockTimeout time.Duration
@@ -93,8 +98,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Attend makes the program its own supervisor of terraform. Call it first in main and in TestMain: it returns at once, except in
-// the processes that the world starts from the program itself.
+// Attend makes the program its own supervisor of terraform. Call it first in main and in TestMain:
+// it returns at once, except in the processes that the world starts from the program itself.
 func Attend() { run.Attend() }
 
 // New makes the world. The program must have called [Attend] first: it is its own supervisor.
@@ -121,8 +126,9 @@ func New(c Config) (activities.World, error) {
 		return activities.World{}, err
 	}
 	w := &world{Config: c, journal: j, host: &workspace.Host{
-		Folder: c.State, Journal: j.Dir(), Terraform: c.Terraform, CLIConfig: c.CLIConfig, Environment: c.Environment, Secrets: c.Secrets,
-		Hidden: c.Hidden, Interrupted: c.Interrupted, Ending: c.Ending, LockTimeout: c.LockTimeout,
+		Folder: c.State, Journal: j.Dir(), Terraform: c.Terraform, CLIConfig: c.CLIConfig, Environment: c.Environment,
+		Secrets: c.Secrets,
+		Hidden:  c.Hidden, Interrupted: c.Interrupted, Ending: c.Ending, LockTimeout: c.LockTimeout,
 	}}
 	if w.records, err = record.Open(c.State, j.Dir(), len(tokens) > 0); err != nil {
 		return activities.World{}, err
@@ -142,7 +148,9 @@ func New(c Config) (activities.World, error) {
 // notices are what does not work, or is not as safe as it could be.
 func (c Config) notices() []string {
 	if c.Terraform == "" {
-		return append(workspace.UnconfinedNotice(), "there is no terraform on the worker's PATH: steps that use it are refused; install it, or name it in terraform.binary")
+		return append(workspace.UnconfinedNotice(),
+			"there is no terraform on the worker's PATH: steps that use it are refused; install it, or name it in "+
+				"terraform.binary")
 	}
 	if _, err := exec.LookPath(c.Terraform); err != nil {
 		return append(workspace.UnconfinedNotice(), fmt.Sprintf("terraform.binary: %v: steps that use it fail", err))
@@ -167,7 +175,8 @@ func (w *world) token(e activities.Entry) (*journal.Token, error) {
 }
 
 // openWorkspace opens a workspace of an entry's token; see [host.openWorkspace].
-func (w *world) openWorkspace(ctx context.Context, e activities.Entry, name string, b configuration.Bundle, turn int) (*workspace.Workspace, error) {
+func (w *world) openWorkspace(ctx context.Context, e activities.Entry, name string, b configuration.Bundle,
+	turn int) (*workspace.Workspace, error) {
 	t, err := w.token(e)
 	if err != nil {
 		return nil, err
@@ -184,7 +193,8 @@ func (w *world) checkInstalled() error {
 	return nil
 }
 
-// resolveFolder resolves the links of a configuration's folder, and refuses one outside the allowed roots.
+// resolveFolder resolves the links of a configuration's folder, and refuses one outside the allowed
+// roots.
 func (w *world) resolveFolder(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", activities.Errorf(activities.Refused, "dir: %q is not an absolute path", dir)
@@ -202,9 +212,12 @@ func (w *world) resolveFolder(dir string) (string, error) {
 			return resolved, nil
 		}
 	}
-	refusal := activities.Errorf(activities.Refused, "dir: %s is outside the folders that this worker allows: %s", dir, strings.Join(w.Roots, ", "))
+	refusal := activities.Errorf(activities.Refused, "dir: %s is outside the folders that this worker allows: %s", dir,
+		strings.Join(w.Roots, ", "))
 	if resolved != filepath.Clean(dir) {
-		refusal = activities.RefuseCurrent(key, "dir: %s leads to %s, which is outside the folders that this worker allows: %s", dir, resolved, strings.Join(w.Roots, ", "))
+		refusal = activities.RefuseCurrent(key,
+			"dir: %s leads to %s, which is outside the folders that this worker allows: %s", dir, resolved,
+			strings.Join(w.Roots, ", "))
 	}
 	return "", refusal
 }

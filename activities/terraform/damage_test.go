@@ -21,7 +21,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// damaged is a step that was applied on top of another one, so that its undo needs all that it has kept.
+// damaged is a step that was applied on top of another one, so that its undo needs all that it has
+// kept.
 func damaged(t *testing.T) (b *bench, e activities.Entry, tokenDir string) {
 	b = newBench(t, first)
 	b.apply(Params{})
@@ -44,7 +45,8 @@ func replace(t *testing.T, file string, change func([]byte) []byte) (mend func()
 	return func() { require.NoError(t, os.WriteFile(file, whole, 0o600)) }
 }
 
-// A record that is damaged is said to be, and nothing is touched on its word; once it is mended the undo goes through.
+// A record that is damaged is said to be, and nothing is touched on its word; once it is mended the
+// undo goes through.
 func TestDamageIsToldAndNothingIsHalfUndone(t *testing.T) {
 	half := func(whole []byte) []byte { return whole[:len(whole)/2] }
 	b, e, dir := damaged(t)
@@ -213,7 +215,8 @@ func TestAFullDisk(t *testing.T) {
 		assert.Empty(t, b.names())
 		assert.NoFileExists(t, b.state())
 	})
-	for _, at := range testrun.Draw(t, "apply:recorded", "supervisor:registered", "supervisor:started", "supervisor:ended", "apply:applied", "apply:left") {
+	for _, at := range testrun.Draw(t, "apply:recorded", "supervisor:registered", "supervisor:started", "supervisor:ended",
+		"apply:applied", "apply:left") {
 		t.Run("at "+at, func(t *testing.T) {
 			b, _, free := smallBench(t, one)
 			e, s := b.step(Params{})
@@ -223,7 +226,8 @@ func TestAFullDisk(t *testing.T) {
 			b.mustTakeBack(e)
 		})
 	}
-	for _, at := range testrun.Draw(t, "undo:fenced", "undo:cleared", "supervisor:registered", "supervisor:started", "undo:subtracted", "undo:back") {
+	for _, at := range testrun.Draw(t, "undo:fenced", "undo:cleared", "supervisor:registered", "supervisor:started",
+		"undo:subtracted", "undo:back") {
 		t.Run("in the undo at "+at, func(t *testing.T) {
 			b, _, free := smallBench(t, one)
 			e := b.apply(Params{})

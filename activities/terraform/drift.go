@@ -10,9 +10,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
-// findDrift compares what there is with what the step left: the state, and through a refresh the objects themselves. For a step
-// that did not finish, only what it was not going to touch counts. Nil: no drift.
-func (w *world) findDrift(ctx context.Context, ws *workspace.Workspace, r record.Record, now *state.State) (*activities.Drift, error) {
+// findDrift compares what there is with what the step left: the state, and through a refresh the
+// objects themselves. For a step that did not finish, only what it was not going to touch counts.
+// Nil: no drift.
+func (w *world) findDrift(ctx context.Context, ws *workspace.Workspace, r record.Record,
+	now *state.State) (*activities.Drift, error) {
 	was, done, err := w.records.ReadLeft(ctx, ws.Token)
 	if err != nil {
 		return nil, err

@@ -17,9 +17,9 @@ import (
 
 const served = `terraform_data.served["eu"]`
 
-// serving is a bench whose configuration makes an object with a provisioner that leaves a file of its id, and then hangs as
-// long as there is a file "hold"; another provisioner removes the file when the object is destroyed, and hangs while there is a
-// file "stay".
+// serving is a bench whose configuration makes an object with a provisioner that leaves a file of
+// its id, and then hangs as long as there is a file "hold"; another provisioner removes the file
+// when the object is destroyed, and hangs while there is a file "stay".
 func serving(t *testing.T, release string) *bench {
 	b := newBench(t, "")
 	require.NoError(t, os.Mkdir(filepath.Join(b.dir, "effects"), 0o700))
@@ -56,8 +56,8 @@ func (b *bench) effects() (ids []string) {
 	return ids
 }
 
-// cutOff applies a step whose terraform hangs in a provisioner, and kills its worker there: the supervisor interrupts
-// terraform.
+// cutOff applies a step whose terraform hangs in a provisioner, and kills its worker there: the
+// supervisor interrupts terraform.
 func (b *bench) cutOff() (activities.Entry, activities.Step) {
 	b.Helper()
 	was := b.effects()
@@ -109,7 +109,8 @@ func TestProvisionerThatIsCutOff(t *testing.T) {
 	})
 }
 
-// Where the provisioners for the destruction fail, the object goes without them, and the report names it.
+// Where the provisioners for the destruction fail, the object goes without them, and the report
+// names it.
 func TestProvisionerThatCannotBeTakenBack(t *testing.T) {
 	const loss = served + ": a provisioner was cut off while it was made, and those for its destruction failed: " +
 		"it was destroyed without them, and what it had done by then may still exist"

@@ -19,8 +19,8 @@ import (
 
 const histories = 60
 
-// Steps of all kinds follow one another; then one is undone. All objects are as before, with their ids, or the undo names those
-// that are not.
+// Steps of all kinds follow one another; then one is undone. All objects are as before, with their
+// ids, or the undo names those that are not.
 func TestHistoriesAreUndoneOrTold(t *testing.T) {
 	for n := range histories {
 		t.Run(fmt.Sprintf("%02d", n), func(t *testing.T) {
@@ -37,7 +37,8 @@ type history struct {
 	*bench
 	*rand.Rand
 	groups []*group
-	// transitions are the import, moved and removed blocks of the next step, and told what happens in it, for people.
+	// transitions are the import, moved and removed blocks of the next step, and told what happens in
+	// it, for people.
 	transitions, told []string
 	// addresses are those that an object with a name has had.
 	addresses map[string][]string
@@ -148,7 +149,8 @@ func (h *history) named(u activities.Undone, id, was, is string) {
 			return
 		}
 	}
-	assert.Fail(h, "an object is not as it was, and nothing says so", "%s at %v: %q, now %q", id, h.addresses[o.Name], was, is)
+	assert.Fail(h, "an object is not as it was, and nothing says so", "%s at %v: %q, now %q", id, h.addresses[o.Name], was,
+		is)
 }
 
 func hasPrefix(lines []string, address string) bool {
@@ -259,7 +261,8 @@ func (h *history) create() {
 	if len(h.groups) > 0 && h.IntN(3) == 0 {
 		g.after = h.groups[h.IntN(len(h.groups))]
 	}
-	for _, setting := range []string{"create_before_destroy = true", "prevent_destroy = true", "ignore_changes = [content]"} {
+	for _, setting := range []string{"create_before_destroy = true", "prevent_destroy = true",
+		"ignore_changes = [content]"} {
 		if h.IntN(5) == 0 {
 			g.lifecycle = append(g.lifecycle, setting)
 		}
@@ -268,7 +271,8 @@ func (h *history) create() {
 	h.tellf("create %s", g.label)
 }
 
-// unprotect is what somebody does before an object is destroyed by Terraform, and often when it is changed.
+// unprotect is what somebody does before an object is destroyed by Terraform, and often when it is
+// changed.
 func (g *group) unprotect() {
 	g.lifecycle = slices.DeleteFunc(g.lifecycle, func(s string) bool { return s != "create_before_destroy = true" })
 }
@@ -303,7 +307,8 @@ func (h *history) remove() {
 }
 
 func (h *history) importOne() {
-	g := &group{label: h.fresh("r"), mode: "one", content: h.fresh("text"), names: []string{h.fresh("n")}, keys: []string{"a"}}
+	g := &group{label: h.fresh("r"), mode: "one", content: h.fresh("text"), names: []string{h.fresh("n")},
+		keys: []string{"a"}}
 	there := g.content
 	if h.IntN(3) == 0 {
 		there = "by hand"
@@ -326,14 +331,16 @@ func (h *history) move() {
 	if h.IntN(2) == 0 {
 		g.content, g.after = h.fresh("text"), nil
 	}
-	h.transitions = append(h.transitions, fmt.Sprintf("moved {\n  from = fake_thing.%s\n  to = fake_thing.%s\n}", from, g.label))
+	h.transitions = append(h.transitions,
+		fmt.Sprintf("moved {\n  from = fake_thing.%s\n  to = fake_thing.%s\n}", from, g.label))
 	h.tellf("move %s to %s", from, g.label)
 }
 
 func (h *history) forget() {
 	if g := h.some(); g != nil && h.IntN(3) > 0 {
 		h.drop(g)
-		h.transitions = append(h.transitions, fmt.Sprintf("removed {\n  from = fake_thing.%s\n  lifecycle {\n    destroy = false\n  }\n}", g.label))
+		h.transitions = append(h.transitions,
+			fmt.Sprintf("removed {\n  from = fake_thing.%s\n  lifecycle {\n    destroy = false\n  }\n}", g.label))
 		h.tellf("forget %s", g.label)
 	}
 }
@@ -353,7 +360,8 @@ func (h *history) count() {
 	case g.mode == "count" && h.IntN(2) == 0:
 		g.mode = "each"
 		for n := range g.names {
-			h.transitions = append(h.transitions, fmt.Sprintf("moved {\n  from = fake_thing.%[1]s[%[2]d]\n  to = fake_thing.%[1]s[%[3]q]\n}", g.label, n, g.keys[n]))
+			h.transitions = append(h.transitions,
+				fmt.Sprintf("moved {\n  from = fake_thing.%[1]s[%[2]d]\n  to = fake_thing.%[1]s[%[3]q]\n}", g.label, n, g.keys[n]))
 		}
 	case len(g.names) > 1 && h.IntN(2) == 0:
 		at := h.IntN(len(g.names)) // those behind it in a list shift
@@ -381,12 +389,15 @@ func (h *history) fail() {
 		h.tellf("fail to change %s", g.label)
 		return
 	}
-	h.groups = append(h.groups, &group{label: h.fresh("r"), mode: "one", names: []string{h.fresh("n")}, keys: []string{"a"}, content: "x", fail: fail})
+	h.groups = append(h.groups,
+		&group{label: h.fresh("r"), mode: "one", names: []string{h.fresh("n")}, keys: []string{"a"}, content: "x",
+			fail: fail})
 	h.fails = true
 	h.tellf("fail to make (%s) %s", fail, h.groups[len(h.groups)-1].label)
 }
 
-// taint marks an object as terraform taint does, outside of Unwind, which then has to be told the previous configuration.
+// taint marks an object as terraform taint does, outside of Unwind, which then has to be told the
+// previous configuration.
 func (h *history) taint() Params {
 	h.Helper()
 	raw, err := os.ReadFile(h.state())
@@ -399,7 +410,9 @@ func (h *history) taint() Params {
 	}
 	r := resources[h.IntN(len(resources))].(map[string]any)
 	if slices.ContainsFunc(h.groups, func(g *group) bool { return g.after != nil && g.after.label == r["name"] }) {
-		return Params{} // to replace it would change others as well, and the previous configuration would not make the present state
+		// to replace it would change others as well, and the previous configuration would not make the
+		// present state
+		return Params{}
 	}
 	instances := r["instances"].([]any)
 	instances[h.IntN(len(instances))].(map[string]any)["status"] = "tainted"

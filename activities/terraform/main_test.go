@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// breakVar names the environment variable that makes a worker of a test, and what it starts, kill or stop themselves at
-	// a point, or fill the disk: "kill:LABEL".
+	// breakVar names the environment variable that makes a worker of a test, and what it starts, kill
+	// or stop themselves at a point, or fill the disk: "kill:LABEL".
 	breakVar = "UNWIND_TERRAFORM_TEST_BREAK"
 	// sleeperVar names the file in which one that stops itself leaves its process id.
 	sleeperVar = "UNWIND_TERRAFORM_TEST_SLEEPER"
@@ -33,7 +33,8 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if at := os.Getenv(breakVar); at != "" && (strings.HasPrefix(filepath.Base(os.Args[0]), run.FrontName) || os.Getenv(workerVar) != "") {
+	if at := os.Getenv(breakVar); at != "" &&
+		(strings.HasPrefix(filepath.Base(os.Args[0]), run.FrontName) || os.Getenv(workerVar) != "") {
 		point.Hook(func(label string) {
 			switch at {
 			case "kill:" + label:
@@ -61,7 +62,8 @@ func TestMain(m *testing.M) {
 	}
 	Attend()
 	os.Setenv(ownSecretVar, ownSecret)
-	// A program with the race detector sleeps a second at its end; fronts and supervisors are such programs here.
+	// A program with the race detector sleeps a second at its end; fronts and supervisors are such
+	// programs here.
 	os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	if task := os.Getenv(workerVar); task != "" {
 		os.Exit(work(task))

@@ -16,9 +16,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
-// Observe compares the state and its objects with what the step left and with what there was before. It also answers for a
-// step whose forward was lost: it waits until the terraform of that forward has ended, and reads its output. It changes
-// nothing: repairs after a killed run are left to the next attempt or the undo.
+// Observe compares the state and its objects with what the step left and with what there was
+// before. It also answers for a step whose forward was lost: it waits until the terraform of that
+// forward has ended, and reads its output. It changes nothing: repairs after a killed run are left
+// to the next attempt or the undo.
 func (a *applyAction) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
 	t, err := a.token(e)
 	if err != nil {
@@ -71,8 +72,10 @@ func (w *world) awaitHalf(ctx context.Context, t *journal.Token) (last *run.Fini
 	return run.AwaitAll(ctx, t, w.Ending, false)
 }
 
-// observe looks from a workspace under the step's own configuration. last is the forward's last run.
-func (a *applyAction) observe(ctx context.Context, ws *workspace.Workspace, r record.Record, before *state.State, last *run.Finished) (activities.Observation, error) {
+// observe looks from a workspace under the step's own configuration. last is the forward's last
+// run.
+func (a *applyAction) observe(ctx context.Context, ws *workspace.Workspace, r record.Record, before *state.State,
+	last *run.Finished) (activities.Observation, error) {
 	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Observation{}, err
@@ -85,7 +88,8 @@ func (a *applyAction) observe(ctx context.Context, ws *workspace.Workspace, r re
 			return activities.Observation{}, err
 		}
 		if lost != nil {
-			return activities.Observation{State: activities.Elsewise, Detail: "the state is not what became of the one that the step left", Drift: lost}, nil
+			return activities.Observation{State: activities.Elsewise,
+				Detail: "the state is not what became of the one that the step left", Drift: lost}, nil
 		}
 	}
 	drift, err := a.findDrift(ctx, ws, r, now)
@@ -97,7 +101,8 @@ func (a *applyAction) observe(ctx context.Context, ws *workspace.Workspace, r re
 		return activities.Observation{}, err
 	}
 	if done && drift == nil {
-		return activities.Observation{State: activities.AsLeft, Detail: "the state and its objects are as the step left them"}, nil
+		return activities.Observation{State: activities.AsLeft,
+			Detail: "the state and its objects are as the step left them"}, nil
 	}
 	undone := run.IsSettled(ws.Token)
 	if !done && !undone {
@@ -109,20 +114,24 @@ func (a *applyAction) observe(ctx context.Context, ws *workspace.Workspace, r re
 			return unseenBecause(doubt), nil
 		}
 		if drift == nil && last.AppliedAll() {
-			return activities.Observation{State: activities.AsLeft, Detail: "terraform has ended; the step has not recorded its result"}, nil
+			return activities.Observation{State: activities.AsLeft,
+				Detail: "terraform has ended; the step has not recorded its result"}, nil
 		}
 	}
 	if before.Same(now) {
 		moved, _, err := ws.ChangedObjects(ctx)
 		if err == nil && len(moved) == 0 {
-			return activities.Observation{State: activities.AsBefore, Detail: "the state has the same resources, attributes and outputs as before the step"}, nil
+			return activities.Observation{State: activities.AsBefore,
+				Detail: "the state has the same resources, attributes and outputs as before the step"}, nil
 		}
-		return activities.Observation{State: activities.Elsewise, Detail: "objects are no longer as the state says", Drift: drift}, err
+		return activities.Observation{State: activities.Elsewise, Detail: "objects are no longer as the state says",
+			Drift: drift}, err
 	}
 	if drift == nil {
 		return unseenBecause("the step has not finished"), nil
 	}
-	return activities.Observation{State: activities.Elsewise, Detail: "the state or its objects have changed since the step", Drift: drift}, nil
+	return activities.Observation{State: activities.Elsewise,
+		Detail: "the state or its objects have changed since the step", Drift: drift}, nil
 }
 
 // withoutRecord distinguishes a step that has not begun from one whose record was released.

@@ -21,7 +21,8 @@ import (
 const offerName = "unwind.offer"
 
 // Plan plans without touching anything, and keeps the plan for Apply.
-func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change, err error) {
+func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities.Step) (_ activities.Change,
+	err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Change{}, err
@@ -53,12 +54,14 @@ func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities
 	point.Reach("terraform.apply:planned")
 	c := pr.describeChange(digest, strings.TrimSpace(text))
 	if written := plan.RelativePaths(pr.shown, pr.ws.Dir); len(written) > 0 {
-		c.Facts = append(c.Facts, fmt.Sprintf("%s hold paths relative to the configuration: they lead into the worker's own copy of it, which is "+
-			"removed; give absolute paths", strings.Join(written, ", ")))
+		c.Facts = append(c.Facts,
+			fmt.Sprintf("%s hold paths relative to the configuration: they lead into the worker's own copy of it, which is "+
+				"removed; give absolute paths", strings.Join(written, ", ")))
 	}
 	reads, err := configuration.FindReads(pr.bundle.Dir)
 	if len(reads.Unknown) > 0 {
-		c.Facts = append(c.Facts, "reads files whose paths are computed, so which steps change them is not known: "+strings.Join(reads.Unknown, ", "))
+		c.Facts = append(c.Facts,
+			"reads files whose paths are computed, so which steps change them is not known: "+strings.Join(reads.Unknown, ", "))
 	}
 	return c, err
 }
@@ -118,8 +121,9 @@ func (pr *planning) describeActions(c *activities.Change) {
 		}
 		if len(a.Changed) > 0 {
 			c.Ask = true
-			c.Losses = append(c.Losses, fmt.Sprintf("%s: what the step changes in the imported object (%s) stays when it is forgotten again",
-				a.Address, strings.Join(a.Changed, ", ")))
+			c.Losses = append(c.Losses,
+				fmt.Sprintf("%s: what the step changes in the imported object (%s) stays when it is forgotten again",
+					a.Address, strings.Join(a.Changed, ", ")))
 		}
 	}
 	for _, address := range pr.drifted() {
@@ -131,12 +135,14 @@ func (pr *planning) describeActions(c *activities.Change) {
 	}
 	if len(lost) > 0 {
 		c.Strategy, c.Ask = activities.Irreversible, true
-		c.Facts = append(c.Facts, fmt.Sprintf("destroys or replaces %s: %s", activities.CountOf(len(lost), "object"), strings.Join(lost, ", ")))
+		c.Facts = append(c.Facts,
+			fmt.Sprintf("destroys or replaces %s: %s", activities.CountOf(len(lost), "object"), strings.Join(lost, ", ")))
 		c.Undo += " Replaced or destroyed objects come back as new ones, without their data."
 	}
 }
 
-const lostDrift = ": it was changed outside of Terraform before the step; an undo goes back to what the state said, not to that"
+const lostDrift = ": it was changed outside of Terraform before the step; an undo goes back to what the state " +
+	"said, not to that"
 
 // tally counts the actions.
 func (pr *planning) tally() string {
@@ -147,7 +153,8 @@ func (pr *planning) tally() string {
 	for _, a := range pr.actions {
 		n[a.Kind]++
 	}
-	return fmt.Sprintf("%d to add, %d to change, %d to replace, %d to destroy", n[plan.Create], n[plan.Update], n[plan.Replace], n[plan.Delete]) +
+	return fmt.Sprintf("%d to add, %d to change, %d to replace, %d to destroy", n[plan.Create], n[plan.Update],
+		n[plan.Replace], n[plan.Delete]) +
 		countTransitions(pr.actions, " to import", " to move", " to forget")
 }
 
@@ -170,8 +177,10 @@ func countTransitions(actions []plan.Action, imported, moved, forgotten string) 
 	return text.String()
 }
 
-// findOffer returns the plan that was shown with digest want, if nothing has changed since; nil if it is gone.
-func (a *applyAction) findOffer(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (*planning, *record.Record, error) {
+// findOffer returns the plan that was shown with digest want, if nothing has changed since; nil if
+// it is gone.
+func (a *applyAction) findOffer(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (*planning, *record.Record, error) {
 	t, err := a.token(e)
 	if err != nil {
 		return nil, nil, err
@@ -180,7 +189,8 @@ func (a *applyAction) findOffer(ctx context.Context, e activities.Entry, s activ
 	if found, err := t.Read(record.DocOffer(want), &o); err != nil || !found {
 		return nil, nil, err
 	}
-	if at, err := os.ReadFile(filepath.Join(workspace.Folder(t, "forward"), offerName)); err != nil || string(at) != string(want) {
+	if at, err := os.ReadFile(filepath.Join(workspace.Folder(t, "forward"), offerName)); err != nil ||
+		string(at) != string(want) {
 		return nil, nil, nil //nolint:nilerr // another plan has replaced it, or the folder is gone: plan again
 	}
 	p, err := activities.DecodeParams[Params](s.With)
@@ -200,13 +210,16 @@ func (a *applyAction) findOffer(ctx context.Context, e activities.Entry, s activ
 	if err != nil {
 		return nil, nil, err
 	}
-	if o.Record.Want != want || b.Digest() != o.Bundle || now.Lineage != o.Record.Lineage || now.Serial != o.Record.Serial || now.Digest() != o.Contents {
+	if o.Record.Want != want || b.Digest() != o.Bundle || now.Lineage != o.Record.Lineage ||
+		now.Serial != o.Record.Serial || now.Digest() != o.Contents {
 		return nil, nil, staleApproval(o.Record.Dir)
 	}
-	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), back: o.Record.Back, actions: o.Record.Planned, notes: notes}
+	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), back: o.Record.Back,
+		actions: o.Record.Planned, notes: notes}
 	return pr, &o.Record, nil
 }
 
 func staleApproval(dir string) error {
-	return activities.Errorf(activities.StaleApproval, "the configuration or the state of %s has changed since the plan was shown", dir)
+	return activities.Errorf(activities.StaleApproval,
+		"the configuration or the state of %s has changed since the plan was shown", dir)
 }

@@ -23,8 +23,8 @@ func (a *applyAction) Preflight(ctx context.Context, o activities.Outlook) error
 	return errors.Join(problems...)
 }
 
-// Touches names where the configuration keeps its state: another folder may keep it there too. And it names what the configuration
-// reads outside of its folder.
+// Touches names where the configuration keeps its state: another folder may keep it there too. And
+// it names what the configuration reads outside of its folder.
 func (a *applyAction) Touches(_ context.Context, o activities.Outlook) ([]activities.Touch, error) {
 	p, err := activities.DecodeParams[Params](o.With)
 	if err != nil || p.Dir == "" {

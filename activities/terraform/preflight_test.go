@@ -22,11 +22,13 @@ func TestPreflightLooksForTheProgramAndTheFolder(t *testing.T) {
 		want    string
 		current string
 	}{
-		"fine":          {dir: root},
-		"relative":      {dir: "infra", want: "is not an absolute path"},
-		"outside":       {dir: "/etc", want: "dir: /etc is outside the folders that this worker allows: " + root},
-		"by a symlink":  {dir: filepath.Join(root, "out"), want: "leads to /etc, which is outside", current: "file:" + filepath.Join(root, "out")},
-		"not there":     {dir: filepath.Join(root, "none"), want: "no such file", current: "file:" + filepath.Join(root, "none")},
+		"fine":     {dir: root},
+		"relative": {dir: "infra", want: "is not an absolute path"},
+		"outside":  {dir: "/etc", want: "dir: /etc is outside the folders that this worker allows: " + root},
+		"by a symlink": {dir: filepath.Join(root, "out"), want: "leads to /etc, which is outside",
+			current: "file:" + filepath.Join(root, "out")},
+		"not there": {dir: filepath.Join(root, "none"), want: "no such file",
+			current: "file:" + filepath.Join(root, "none")},
 		"later":         {later: []string{"dir"}},
 		"no terraform":  {dir: root, without: true, want: "this worker has no terraform"},
 		"neither there": {dir: "/etc", without: true, want: "this worker has no terraform"},

@@ -35,7 +35,8 @@ type planning struct {
 	prior   *configuration.Bundle
 	// regression says how the state is not what this worker left there; empty where it is.
 	regression string
-	// programs describes what the plan would run besides providers; sources are the data sources among it.
+	// programs describes what the plan would run besides providers; sources are the data sources among
+	// it.
 	programs, sources []string
 	// notes go into the report: how the bundle was found.
 	notes []string
@@ -71,7 +72,8 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if err != nil {
 		return nil, err
 	}
-	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live, scene{ws.Dir, p.Dir, a.host, ws.CheckLimits(ws.Dir)}); err != nil {
+	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live,
+		scene{ws.Dir, p.Dir, a.host, ws.CheckLimits(ws.Dir)}); err != nil {
 		return nil, err
 	}
 	place, err := ws.Place()
@@ -82,7 +84,8 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if err != nil {
 		return nil, err
 	}
-	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), notes: notes, regression: mark.Regression(now)}
+	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), notes: notes,
+		regression: mark.Regression(now)}
 	if pr.said, err = ws.Plan(ctx, tfexec.Out(pr.file)); err != nil {
 		return nil, err
 	}
@@ -99,29 +102,35 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 // isUnchanged reports whether the plan does nothing.
 func (pr *planning) isUnchanged() bool { return len(pr.actions) == 0 && !pr.said.Outputs }
 
-// onlyAdds reports whether nothing that was there before would change: objects may be made, imported and moved.
+// onlyAdds reports whether nothing that was there before would change: objects may be made,
+// imported and moved.
 func (pr *planning) onlyAdds() bool {
-	return !pr.said.Outputs && !slices.ContainsFunc(pr.actions, func(a plan.Action) bool { return a.Kind != plan.Create && a.Kind != plan.Keep })
+	return !pr.said.Outputs &&
+		!slices.ContainsFunc(pr.actions, func(a plan.Action) bool { return a.Kind != plan.Create && a.Kind != plan.Keep })
 }
 
-// checkImports refuses an import to an address that another object leaves in the same plan: the undo could not tell them apart.
+// checkImports refuses an import to an address that another object leaves in the same plan: the
+// undo could not tell them apart.
 func (pr *planning) checkImports() error {
 	for _, a := range pr.actions {
 		if a.Imported && pr.state.Has(a.Address) {
-			return activities.Errorf(activities.Refused, "the plan imports an object to %s and moves the one that is there: import it in a step of its own", a.Address)
+			return activities.Errorf(activities.Refused,
+				"the plan imports an object to %s and moves the one that is there: import it in a step of its own", a.Address)
 		}
 	}
 	return nil
 }
 
-// drifted are the objects from before that the plan changes and that are not as the state says: an undo goes back to the state.
+// drifted are the objects from before that the plan changes and that are not as the state says: an
+// undo goes back to the state.
 func (pr *planning) drifted() []string {
 	var all []string
 	for _, rc := range pr.shown.ResourceDrift {
 		if rc.Change == nil || rc.Change.Actions.NoOp() {
 			continue
 		}
-		if slices.ContainsFunc(pr.actions, func(a plan.Action) bool { return a.Address == rc.Address && a.Kind != plan.Keep }) {
+		if slices.ContainsFunc(pr.actions,
+			func(a plan.Action) bool { return a.Address == rc.Address && a.Kind != plan.Keep }) {
 			all = append(all, rc.Address)
 		}
 	}
@@ -129,9 +138,10 @@ func (pr *planning) drifted() []string {
 	return all
 }
 
-// configuration is what the step applies: the one in dir; or, if it redoes a rolled back step, the one that was applied
-// then.
-func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir string, p Params) (b configuration.Bundle, notes []string, err error) {
+// configuration is what the step applies: the one in dir; or, if it redoes a rolled back step, the
+// one that was applied then.
+func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir string,
+	p Params) (b configuration.Bundle, notes []string, err error) {
 	if e.Redoes != "" {
 		earlier, err := a.journal.Token(e.Redoes)
 		if err != nil {
@@ -142,16 +152,19 @@ func (a *applyAction) configuration(ctx context.Context, e activities.Entry, dir
 			return b, nil, err
 		}
 		if found && c.Forward.Dir == dir {
-			return c.Forward, []string{"the configuration is the one that the rolled back step applied; its objects are new"}, nil
+			return c.Forward, []string{"the configuration is the one that the rolled back step applied; its objects are new"},
+				nil
 		}
-		notes = []string{"the configuration that the rolled back step applied is no longer kept; the one in the folder was used"}
+		notes = []string{
+			"the configuration that the rolled back step applied is no longer kept; the one in the folder was used"}
 	}
 	b, err = configuration.Read(dir, p.Vars, p.VarFiles, p.Backend)
 	return b, notes, err
 }
 
 // chooseUndoPlan decides how the step will be undone, and proves of it what can be proved.
-func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, previous *Previous, pr *planning) (err error) {
+func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, previous *Previous,
+	pr *planning) (err error) {
 	switch {
 	case pr.isUnchanged():
 		pr.back = record.Nowhere
@@ -185,8 +198,8 @@ func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, pr
 	return a.proveUndoPlan(ctx, e, pr)
 }
 
-// proveUndoPlan initialises the previous configuration, with the providers of the step, and plans it: that must work, and
-// one that was only named must make exactly the present state.
+// proveUndoPlan initialises the previous configuration, with the providers of the step, and plans
+// it: that must work, and one that was only named must make exactly the present state.
 func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr *planning) error {
 	pr.prior.LockLike(pr.lock())
 	ws, err := a.openWorkspace(ctx, e, "prior", pr.prior.Settled(), 0)
@@ -200,8 +213,9 @@ func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr 
 	tainted := pr.state.Tainted()
 	changed := slices.DeleteFunc(addressesOf(said.Actions()), func(address string) bool { return tainted[address] })
 	if pr.back == record.ToPrevious && (len(changed) > 0 || said.Outputs) {
-		return activities.Errorf(activities.Refused, "previous: that configuration does not make the present state (applying it would "+
-			"change %v), so an undo could not go back to it", changed)
+		return activities.Errorf(activities.Refused,
+			"previous: that configuration does not make the present state (applying it would "+
+				"change %v), so an undo could not go back to it", changed)
 	}
 	return nil
 }
@@ -223,7 +237,8 @@ func (pr *planning) digest() (activities.Digest, error) {
 	for _, rc := range pr.shown.ResourceChanges {
 		changes = append(changes, rc.Address, rc.PreviousAddress, rc.DeposedKey, rc.Change)
 	}
-	meaning, err := json.Marshal([]any{changes, pr.shown.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back, pr.regression})
+	meaning, err := json.Marshal([]any{changes, pr.shown.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back,
+		pr.regression})
 	return activities.DigestOf([]byte(pr.bundle.Digest()), meaning), err
 }
 
@@ -240,8 +255,8 @@ func (a *applyAction) record(ctx context.Context, pr *planning, want activities.
 	return r, a.records.Seal(&r, c)
 }
 
-// secrets are the values that an undo must hide too: those among the variables that the masker hides now, because an undo
-// does not get them again, and the sensitive ones of the previous state.
+// secrets are the values that an undo must hide too: those among the variables that the masker
+// hides now, because an undo does not get them again, and the sensitive ones of the previous state.
 func (pr *planning) secrets(ctx context.Context) []string {
 	m := activities.MaskerFrom(ctx)
 	found := pr.state.Sensitive()
@@ -262,7 +277,9 @@ func (pr *planning) secrets(ctx context.Context) []string {
 
 // unpreparedError refuses a step that could not be undone.
 func unpreparedError(dir string, s *state.State) error {
-	return activities.Errorf(activities.Refused, "the state of %s holds %s, made by a configuration that this worker does not "+
-		"know, so the step could not be undone. Name a folder with that configuration in previous, or apply it unchanged through "+
-		"%s first: from then on it is known", dir, activities.CountOf(len(s.Managed()), "object"), Action)
+	return activities.Errorf(activities.Refused,
+		"the state of %s holds %s, made by a configuration that this worker does not "+
+			"know, so the step could not be undone. Name a folder with that configuration in previous, or apply it unchanged "+
+			"through "+
+			"%s first: from then on it is known", dir, activities.CountOf(len(s.Managed()), "object"), Action)
 }

@@ -30,7 +30,8 @@ resource "terraform_data" "plain" {}`, filepath.Join(b.dir, "objects")))
 	change := b.plan(e, s)
 	const site = `module.m["a.b"].terraform_data.site`
 	assert.True(t, change.Ask)
-	assert.Equal(t, []string{site + " has provisioners, which run programs when it is made or destroyed: local-exec"}, change.Facts)
+	assert.Equal(t, []string{site + " has provisioners, which run programs when it is made or destroyed: local-exec"},
+		change.Facts)
 	_, err := b.action.Apply(b.ctx, e, s, change.Digest)
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(b.dir, "objects", "site"))
@@ -41,8 +42,9 @@ resource "terraform_data" "plain" {}`, filepath.Join(b.dir, "objects")))
 
 	u := b.undo(e)
 	assert.Equal(t, activities.Compensated, u.Outcome)
-	assert.Equal(t, []string{site + ": its provisioners (local-exec) ran when the step made it and when the undo destroyed it; " +
-		"what they have changed outside of Terraform was not looked at, and may still be there"}, u.Losses)
+	assert.Equal(t,
+		[]string{site + ": its provisioners (local-exec) ran when the step made it and when the undo destroyed it; " +
+			"what they have changed outside of Terraform was not looked at, and may still be there"}, u.Losses)
 	assert.NoFileExists(t, b.state())
 }
 

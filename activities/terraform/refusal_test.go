@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// elsewhere forgets what the worker knows of the configurations that it has applied, as if another had applied them.
+// elsewhere forgets what the worker knows of the configurations that it has applied, as if another
+// had applied them.
 func (b *bench) elsewhere() {
 	b.Helper()
 	require.NoError(b, os.RemoveAll(filepath.Join(b.dir, "worker", "known")))

@@ -36,7 +36,8 @@ func (b *bench) plan(e activities.Entry, s activities.Step) activities.Change {
 	return change
 }
 
-// An apply to a state that has lost what was made since would make all of it again: a person is asked, in these words.
+// An apply to a state that has lost what was made since would make all of it again: a person is
+// asked, in these words.
 func TestApplyToAStateThatWentBackIsAsked(t *testing.T) {
 	b := newBench(t, one)
 	b.apply(Params{})
@@ -49,8 +50,10 @@ func TestApplyToAStateThatWentBackIsAsked(t *testing.T) {
 	for _, c := range []struct{ name, state, want string }{
 		{"older", older, "went back from serial "},
 		{"missing", "", "is missing"},
-		{"of another lineage", `{"version":4,"serial":9,"lineage":"other","outputs":{},"resources":[]}`, "has another lineage"},
-		{"forked", fmt.Sprintf(`{"version":4,"serial":%d,"lineage":%q,"outputs":{},"resources":[]}`, newer.Serial, newer.Lineage), "has other contents than this worker left under serial"},
+		{"of another lineage", `{"version":4,"serial":9,"lineage":"other","outputs":{},"resources":[]}`,
+			"has another lineage"},
+		{"forked", fmt.Sprintf(`{"version":4,"serial":%d,"lineage":%q,"outputs":{},"resources":[]}`, newer.Serial,
+			newer.Lineage), "has other contents than this worker left under serial"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b.setState(string(newer.Raw))
@@ -93,7 +96,8 @@ func TestUndoOnAStateThatWentBackIsDrift(t *testing.T) {
 		// state is made of the texts of the state before the step and after it.
 		state func(before, after string) string
 		want  string
-		// recovered: the state that the step left is put back when a person forces it, and the undo is exact.
+		// recovered: the state that the step left is put back when a person forces it, and the undo is
+		// exact.
 		recovered bool
 	}{
 		{"older", func(before, _ string) string { return before }, "went back from serial ", true},
@@ -135,7 +139,8 @@ func TestUndoOnAStateThatWentBackIsDrift(t *testing.T) {
 	}
 }
 
-// A state that the worker itself has removed is not missing, and who makes one in its place is free to.
+// A state that the worker itself has removed is not missing, and who makes one in its place is free
+// to.
 func TestAStateThatAnUndoHasRemovedIsNotMissing(t *testing.T) {
 	b := newBench(t, one)
 	b.undo(b.apply(Params{}))
@@ -167,7 +172,8 @@ func TestARemoteStateThatWentBack(t *testing.T) {
 	assert.False(t, b.plan(b.step(Params{Backend: map[string]string{"address": elsewhere.URL}})).Ask)
 }
 
-// A retry after an attempt that was killed applies what is missing to the state that the attempt has found, or to a later one.
+// A retry after an attempt that was killed applies what is missing to the state that the attempt
+// has found, or to a later one.
 func TestARetryOnAStateThatWentBackIsRefused(t *testing.T) {
 	b := newBench(t, one)
 	b.apply(Params{})

@@ -14,12 +14,13 @@ import (
 
 // regressedError refuses to apply without a person's word.
 func regressedError(dir, regression string) error {
-	return activities.Errorf(activities.Refused, "%s: %s. What is not in it would be made again: put the right state back, or run the step "+
-		"with a gate, at which somebody approves exactly this", dir, regression)
+	return activities.Errorf(activities.Refused,
+		"%s: %s. What is not in it would be made again: put the right state back, or run the step "+
+			"with a gate, at which somebody approves exactly this", dir, regression)
 }
 
-// expectedState is the mark of what should be there when a step is undone: what this worker left last, or else what the step
-// left or found.
+// expectedState is the mark of what should be there when a step is undone: what this worker left
+// last, or else what the step left or found.
 func (w *world) expectedState(ws *workspace.Workspace, r record.Record, left *state.State) (record.Mark, error) {
 	place, err := ws.Place()
 	if err != nil {
@@ -45,8 +46,10 @@ func (w *world) writeMark(ws *workspace.Workspace, m record.Mark) error {
 	return w.records.WriteMark(place, m)
 }
 
-// findRegression compares the present state with the expected one, before a step is undone; nil where nothing was lost.
-func (w *world) findRegression(ctx context.Context, ws *workspace.Workspace, r record.Record, now *state.State) (*activities.Drift, error) {
+// findRegression compares the present state with the expected one, before a step is undone; nil
+// where nothing was lost.
+func (w *world) findRegression(ctx context.Context, ws *workspace.Workspace, r record.Record,
+	now *state.State) (*activities.Drift, error) {
 	left, _, err := w.records.ReadLeft(ctx, ws.Token)
 	if err != nil {
 		return nil, err
@@ -63,9 +66,12 @@ func (w *world) findRegression(ctx context.Context, ws *workspace.Workspace, r r
 		return nil, err
 	}
 	if left.PushableOver(now) {
-		text += fmt.Sprintf("\nA force puts back the state that the step left, serial %d, refreshes it, and undoes the step from there.", left.Serial)
+		text += fmt.Sprintf(
+			"\nA force puts back the state that the step left, serial %d, refreshes it, and undoes the step from there.",
+			left.Serial)
 	} else {
-		text += "\nA force undoes the step from this state: what is not in it stays as it is. To undo more, put the right state back first."
+		text += "\nA force undoes the step from this state: what is not in it stays as it is. To undo more, put the " +
+			"right state back first."
 	}
 	return &activities.Drift{Digest: activities.DigestOf([]byte(text), []byte(now.Digest())), Diff: "! " + text}, nil
 }

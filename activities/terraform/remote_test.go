@@ -104,14 +104,16 @@ terraform {
 	assert.False(t, server.locked())
 }
 
-// What an import, a move and a forgetting have done to a remote state is undone in it, with the ids.
+// What an import, a move and a forgetting have done to a remote state is undone in it, with the
+// ids.
 func TestARemoteStateIsPutBack(t *testing.T) {
 	const backend = "terraform {\n  backend \"http\" {}\n}\n"
 	for _, c := range []struct{ name, after string }{
 		{"import", thingA + thingX + importX},
 		{"moved", "resource \"fake_thing\" \"b\" { name = \"a\" }\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}\n"},
 		{"removed", forgetA},
-		{"all", "resource \"fake_thing\" \"y\" { name = \"x\" }\n" + strings.ReplaceAll(importX, "fake_thing.x", "fake_thing.y") + forgetA},
+		{"all", "resource \"fake_thing\" \"y\" { name = \"x\" }\n" +
+			strings.ReplaceAll(importX, "fake_thing.x", "fake_thing.y") + forgetA},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b, server, p := remote(t, thingA)
@@ -132,7 +134,8 @@ func TestARemoteStateIsPutBack(t *testing.T) {
 	}
 }
 
-// A killed terraform leaves a remote lock. This backend does not tell whose it is, so a person must remove it.
+// A killed terraform leaves a remote lock. This backend does not tell whose it is, so a person must
+// remove it.
 func TestRemoteLockOfUnknownHolder(t *testing.T) {
 	b, server, p := remote(t, slow)
 	config := b.config()

@@ -15,10 +15,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
-// What the undo does with an address follows from the plan that the step applied: only what that made is destroyed.
+// What the undo does with an address follows from the plan that the step applied: only what that
+// made is destroyed.
 
-// madeAddresses are the addresses of objects that the step made where none was before. New objects that the step had not
-// planned are among them if a person has forced the undo on them.
+// madeAddresses are the addresses of objects that the step made where none was before. New objects
+// that the step had not planned are among them if a person has forced the undo on them.
 func (u *undo) madeAddresses(now *state.State) ([]string, error) {
 	var cleared record.Cleared
 	if _, err := u.ws.Token.Read(record.DocCleared, &cleared); err != nil {
@@ -63,8 +64,8 @@ func (u *undo) forgetImported(ctx context.Context) error {
 	return u.rearrange(ctx, now, imported, nil)
 }
 
-// moveBack puts what the step moved at the addresses from before. Where making another object in its place failed before the
-// old one was destroyed, the old one becomes the current one again.
+// moveBack puts what the step moved at the addresses from before. Where making another object in
+// its place failed before the old one was destroyed, the old one becomes the current one again.
 func (u *undo) moveBack(ctx context.Context) error {
 	now, err := u.ws.PullState(ctx)
 	if err != nil {
@@ -76,8 +77,9 @@ func (u *undo) moveBack(ctx context.Context) error {
 		case a.From == "" || !now.Has(a.Address):
 		case a.Kind == plan.Replace && !now.Holds(a.Address, u.before, a.From): // a new object: it is destroyed
 		case now.Has(a.From):
-			return activities.Errorf(activities.ActionDenied, "%s cannot be moved back to %s, where another object stands now. Move that away or "+
-				"destroy it, then retry; or accept what there is", a.Address, a.From)
+			return activities.Errorf(activities.ActionDenied,
+				"%s cannot be moved back to %s, where another object stands now. Move that away or "+
+					"destroy it, then retry; or accept what there is", a.Address, a.From)
 		default:
 			moves[a.Address] = a.From
 		}
@@ -97,8 +99,8 @@ func (u *undo) rearrange(ctx context.Context, now *state.State, forget []string,
 	return u.ws.PushState(ctx, next)
 }
 
-// regainForgotten imports what the step made terraform forget, by the ids from before. An object that is gone is drift: the
-// previous configuration would make another one.
+// regainForgotten imports what the step made terraform forget, by the ids from before. An object
+// that is gone is drift: the previous configuration would make another one.
 func (u *undo) regainForgotten(ctx context.Context, ws *workspace.Workspace) (*activities.Drift, error) {
 	var gone []string
 	for _, a := range u.record.Planned {
@@ -119,14 +121,17 @@ func (u *undo) regainForgotten(ctx context.Context, ws *workspace.Workspace) (*a
 			return nil, err
 		}
 		if !imported {
-			return nil, activities.Errorf(activities.ActionDenied, "%s, with the id %q, was forgotten by the step, and its provider cannot import it again. Put it "+
-				"back into the state by hand, then retry; or accept what there is", origin, id)
+			return nil, activities.Errorf(activities.ActionDenied,
+				"%s, with the id %q, was forgotten by the step, and its provider cannot import it again. Put it "+
+					"back into the state by hand, then retry; or accept what there is", origin, id)
 		}
 		if now, err = ws.PullState(ctx); err != nil {
 			return nil, err
 		}
 		if !now.Has(origin) {
-			gone = append(gone, fmt.Sprintf("- %s: the step forgot it, and the object with the id %q is gone since; another would be made", origin, id))
+			gone = append(gone,
+				fmt.Sprintf("- %s: the step forgot it, and the object with the id %q is gone since; another would be made", origin,
+					id))
 		}
 	}
 	if len(gone) == 0 {
@@ -149,9 +154,11 @@ func (u *undo) unlessForced(lines []string, now *state.State) *activities.Drift 
 	return drift
 }
 
-// unexpectedLosses compares what the undo would destroy with what the step made or ended. Anything else is someone's newer
-// work, or an object from before that going back would replace: it is shown as drift.
-func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace.Workspace, said stream.Report) (*activities.Drift, error) {
+// unexpectedLosses compares what the undo would destroy with what the step made or ended. Anything
+// else is someone's newer work, or an object from before that going back would replace: it is shown
+// as drift.
+func (u *undo) unexpectedLosses(ctx context.Context, ws *workspace.Workspace, said stream.Report) (*activities.Drift,
+	error) {
 	now, err := ws.PullState(ctx)
 	if err != nil {
 		return nil, err
@@ -183,12 +190,15 @@ func (u *undo) mayLose(now *state.State, address string) bool {
 	})
 }
 
-// protectedError is err, unless a prevent_destroy forbids it that the undo cannot leave out: then no retry helps.
+// protectedError is err, unless a prevent_destroy forbids it that the undo cannot leave out: then
+// no retry helps.
 func protectedError(said stream.Report, err error) error {
 	for _, d := range said.Errors {
 		if d.Summary == "Instance cannot be destroyed" {
-			return activities.Errorf(activities.ActionDenied, "%s The undo leaves prevent_destroy out where the step made the object, but not in modules from "+
-				"outside of the configuration's folder. Destroy the object by hand, then retry; or accept what there is", firstSentence(d.Detail))
+			return activities.Errorf(activities.ActionDenied,
+				"%s The undo leaves prevent_destroy out where the step made the object, but not in modules from "+
+					"outside of the configuration's folder. Destroy the object by hand, then retry; or accept what there is",
+				firstSentence(d.Detail))
 		}
 	}
 	return err

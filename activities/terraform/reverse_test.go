@@ -76,7 +76,8 @@ const (
 	protects = "\n  lifecycle { prevent_destroy = true }\n"
 )
 
-// An imported object was there before the step, and is there after its undo: only the state forgets it.
+// An imported object was there before the step, and is there after its undo: only the state forgets
+// it.
 func TestAnImportIsUndoneByForgetting(t *testing.T) {
 	for _, c := range []struct{ name, before, after string }{
 		{"into nothing", "", thingX + importX + `resource "fake_thing" "y" { name = fake_thing.x.name }`},
@@ -108,7 +109,8 @@ func TestAnImportIsUndoneByForgetting(t *testing.T) {
 	}
 }
 
-// What the step changes in an object that it imports is in no state from before: it stays, and this is told beforehand.
+// What the step changes in an object that it imports is in no state from before: it stays, and this
+// is told beforehand.
 func TestAnImportWithAChange(t *testing.T) {
 	b := newBench(t, thingA)
 	b.apply(Params{})
@@ -116,15 +118,20 @@ func TestAnImportWithAChange(t *testing.T) {
 	b.configure(thingA + importX + "resource \"fake_thing\" \"x\" {\n  name = \"x\"\n  content = \"new\"\n}")
 	e, change := b.do(Params{})
 	assert.True(t, change.Ask)
-	assert.Equal(t, []string{"fake_thing.x: what the step changes in the imported object (content) stays when it is forgotten again"}, change.Losses)
+	assert.Equal(t,
+		[]string{"fake_thing.x: what the step changes in the imported object (content) stays when it is forgotten again"},
+		change.Losses)
 	u := b.undo(e)
 	assert.Equal(t, activities.Residue, u.Outcome)
-	assert.Equal(t, []string{"fake_thing.x: it is forgotten again; what the step changed in the imported object (content) stays"}, u.Losses)
+	assert.Equal(t,
+		[]string{"fake_thing.x: it is forgotten again; what the step changed in the imported object (content) stays"},
+		u.Losses)
 	assert.JSONEq(t, `{"name":"x","content":"new"}`, b.files()["beef"])
 	assert.NotContains(t, b.ids(), "fake_thing.x")
 }
 
-// The previous configuration may still say how an object got into the state: the undo does not import it a second time.
+// The previous configuration may still say how an object got into the state: the undo does not
+// import it a second time.
 func TestTheImportBlockOfThePreviousConfiguration(t *testing.T) {
 	b := newBench(t, "")
 	b.makeOutside("beef", "x", "")
@@ -148,9 +155,15 @@ func TestAMoveIsUndoneByMovingBack(t *testing.T) {
 		name, before, after, tally string
 		outcome                    activities.Outcome
 	}{
-		{"alone", thingA, `resource "fake_thing" "b" { name = "a" }` + "\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}", "0 to change, 0 to replace, 0 to destroy, 1 to move", activities.Restored},
-		{"with a change", thingA, "resource \"fake_thing\" \"b\" {\n  name = \"a\"\n  content = \"new\"\n}\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}", "1 to change, 0 to replace, 0 to destroy, 1 to move", activities.Restored},
-		{"to a count", thingA, "resource \"fake_thing\" \"a\" {\n  count = 2\n  name = count.index == 0 ? \"a\" : \"more\"\n  content = \"new\"\n}", "1 to add, 1 to change, 0 to replace, 0 to destroy, 1 to move", activities.Restored},
+		{"alone", thingA,
+			`resource "fake_thing" "b" { name = "a" }` + "\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}",
+			"0 to change, 0 to replace, 0 to destroy, 1 to move", activities.Restored},
+		{"with a change", thingA,
+			"resource \"fake_thing\" \"b\" {\n  name = \"a\"\n  content = \"new\"\n}\nmoved {\n  from = fake_thing.a\n  to " +
+				"= fake_thing.b\n}", "1 to change, 0 to replace, 0 to destroy, 1 to move", activities.Restored},
+		{"to a count", thingA,
+			"resource \"fake_thing\" \"a\" {\n  count = 2\n  name = count.index == 0 ? \"a\" : \"more\"\n  content = \"new\"\n}",
+			"1 to add, 1 to change, 0 to replace, 0 to destroy, 1 to move", activities.Restored},
 		{"to for_each", counted, `resource "fake_thing" "c" {
   for_each = { one = "c0", two = "c1" }
   name     = each.value
@@ -164,7 +177,9 @@ moved {
   from = fake_thing.c[1]
   to   = fake_thing.c["two"]
 }`, "2 to change, 0 to replace, 0 to destroy, 2 to move", activities.Restored},
-		{"and replaced", thingA, `resource "fake_thing" "b" { name = "b" }` + "\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}", "1 to replace, 0 to destroy, 1 to move", activities.Compensated},
+		{"and replaced", thingA,
+			`resource "fake_thing" "b" { name = "b" }` + "\nmoved {\n  from = fake_thing.a\n  to = fake_thing.b\n}",
+			"1 to replace, 0 to destroy, 1 to move", activities.Compensated},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, c.before)
@@ -186,7 +201,8 @@ moved {
 	}
 }
 
-// What the step makes Terraform forget goes on existing: the undo imports it again, and makes no second one.
+// What the step makes Terraform forget goes on existing: the undo imports it again, and makes no
+// second one.
 func TestAForgettingIsUndoneByAnImport(t *testing.T) {
 	b := newBench(t, thingA+thingX)
 	b.apply(Params{})
@@ -218,7 +234,8 @@ func TestAForgettingIsUndoneByAnImport(t *testing.T) {
 	assert.Equal(t, map[string]int{"a": 1, "x": 1}, b.names())
 }
 
-// prevent_destroy is for objects from before: what the step itself made, also half, is destroyed by its undo.
+// prevent_destroy is for objects from before: what the step itself made, also half, is destroyed by
+// its undo.
 func TestWhatAStepMadeIsNotProtectedFromItsUndo(t *testing.T) {
 	protected := func(name, more string) string {
 		return fmt.Sprintf("resource \"fake_thing\" %q {\n  name = %[1]q%s\n%s}\n", name, protects, more)
@@ -255,14 +272,18 @@ func TestWhatAStepMadeIsNotProtectedFromItsUndo(t *testing.T) {
 func TestAProtectionThatStaysParks(t *testing.T) {
 	t.Parallel()
 	other := errors.New("another")
-	said := stream.Report{Errors: []stream.Diagnostic{{Summary: "Instance cannot be destroyed", Detail: "Resource module.m.a.b has lifecycle.prevent_destroy set, but ... To avoid"}}}
+	said := stream.Report{
+		Errors: []stream.Diagnostic{{Summary: "Instance cannot be destroyed",
+			Detail: "Resource module.m.a.b has lifecycle.prevent_destroy set, but ... To avoid"}}}
 	err := protectedError(said, other)
 	assert.Equal(t, activities.ActionDenied, activities.TypeOf(err))
 	require.ErrorContains(t, err, "Resource module.m.a.b has lifecycle.prevent_destroy set, but ...")
-	assert.Equal(t, other, protectedError(stream.Report{Errors: []stream.Diagnostic{{Summary: "Error acquiring the state lock"}}}, other))
+	assert.Equal(t, other,
+		protectedError(stream.Report{Errors: []stream.Diagnostic{{Summary: "Error acquiring the state lock"}}}, other))
 }
 
-// What a configuration reads outside of its folder is read again by an undo: where it has changed since, the report names what differs.
+// What a configuration reads outside of its folder is read again by an undo: where it has changed
+// since, the report names what differs.
 func TestAFileOutsideThatHasChangedIsTold(t *testing.T) {
 	b := newBench(t, "")
 	outside := filepath.Join(b.dir, "outside")
@@ -284,13 +305,16 @@ func TestAFileOutsideThatHasChangedIsTold(t *testing.T) {
 
 // What the previous configuration ignores, it does not put back.
 func TestWhatThePreviousConfigurationIgnoresStays(t *testing.T) {
-	const ignoring = "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  content = \"one\"\n  lifecycle { ignore_changes = [content] }\n}\n"
+	const ignoring = "resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  content = \"one\"\n  lifecycle { " +
+		"ignore_changes = [content] }\n}\n"
 	b := newBench(t, ignoring)
 	b.apply(Params{})
 	b.configure("resource \"fake_thing\" \"a\" {\n  name = \"a\"\n  content = \"two\"\n}\n")
 	u := b.undo(b.apply(Params{}))
 	assert.Equal(t, activities.Residue, u.Outcome)
-	assert.Equal(t, []string{"fake_thing.a: [content] stays as the step left it: the previous configuration does not put that back (ignore_changes, for example)"}, u.Losses)
+	assert.Equal(t,
+		[]string{"fake_thing.a: [content] stays as the step left it: the previous configuration does not put that back " +
+			"(ignore_changes, for example)"}, u.Losses)
 }
 
 // Terraform takes a provider's word for what it has destroyed.
@@ -304,9 +328,11 @@ func TestADeletionThatIsOnlyClaimed(t *testing.T) {
 	assert.Equal(t, 1, b.names()["stays"])
 }
 
-const fakeRequired = "terraform {\n  required_providers {\n    fake = { source = \"unwind.test/unwind/fake\" }\n  }\n}\n"
+const fakeRequired = "terraform {\n  required_providers {\n    fake = { source = \"unwind.test/unwind/fake\" " +
+	"}\n  }\n}\n"
 
-// Modules in the folder are part of the configuration: what is made, moved and protected in them comes back like all else.
+// Modules in the folder are part of the configuration: what is made, moved and protected in them
+// comes back like all else.
 func TestModules(t *testing.T) {
 	b := newBench(t, thingA+`resource "fake_thing" "b" { name = "b" }`)
 	b.apply(Params{})
@@ -334,18 +360,22 @@ removed {
   lifecycle { destroy = false }
 }`)
 	e, change := b.do(Params{})
-	assert.True(t, strings.HasSuffix(change.Summary, "1 to add, 1 to change, 0 to replace, 0 to destroy, 1 to move, 1 to forget"), change.Summary)
+	assert.True(t,
+		strings.HasSuffix(change.Summary, "1 to add, 1 to change, 0 to replace, 0 to destroy, 1 to move, 1 to forget"),
+		change.Summary)
 	u := b.undo(e)
 	assert.Equal(t, activities.Restored, u.Outcome, "%v", u.Losses)
 	assert.Equal(t, files, b.files())
 	assert.Equal(t, ids, b.ids())
 }
 
-// A change of one object may replace another: what the step replaced is replaced again, and an object that only going back
-// would replace is left alone until a person says so.
+// A change of one object may replace another: what the step replaced is replaced again, and an
+// object that only going back would replace is left alone until a person says so.
 func TestReplacementsByTriggers(t *testing.T) {
 	with := func(content, triggers string) string {
-		return fmt.Sprintf("resource \"fake_thing\" \"b\" {\n  name = \"b\"\n  content = %q\n}\nresource \"fake_thing\" \"a\" {\n  name = \"a\"\n%s}\n", content, triggers)
+		return fmt.Sprintf(
+			"resource \"fake_thing\" \"b\" {\n  name = \"b\"\n  content = %q\n}\nresource \"fake_thing\" \"a\" {\n  name = "+
+				"\"a\"\n%s}\n", content, triggers)
 	}
 	const triggers = "  lifecycle { replace_triggered_by = [fake_thing.b.content] }\n"
 	t.Run("of the step", func(t *testing.T) {
@@ -357,7 +387,9 @@ func TestReplacementsByTriggers(t *testing.T) {
 		assert.True(t, change.Ask)
 		u := b.undo(e)
 		assert.Equal(t, activities.Compensated, u.Outcome, "%v", u.Losses)
-		assert.Equal(t, []string{"fake_thing.a [id]: differs from before; the data inside a replaced or destroyed object did not come back"}, u.Losses)
+		assert.Equal(t,
+			[]string{"fake_thing.a [id]: differs from before; the data inside a replaced or destroyed object did not come back"},
+			u.Losses)
 		assert.Equal(t, names, b.names())
 		assert.Equal(t, ids["fake_thing.b"], b.ids()["fake_thing.b"])
 	})
@@ -374,10 +406,12 @@ func TestReplacementsByTriggers(t *testing.T) {
 	})
 }
 
-// The new object is made first. If that fails half way, the old one is still there, deposed, and becomes the current one again.
+// The new object is made first. If that fails half way, the old one is still there, deposed, and
+// becomes the current one again.
 func TestCreateBeforeDestroy(t *testing.T) {
 	with := func(name, more string) string {
-		return fmt.Sprintf("resource \"fake_thing\" \"a\" {\n  name = %q\n  lifecycle { create_before_destroy = true }\n%s}\n", name, more)
+		return fmt.Sprintf(
+			"resource \"fake_thing\" \"a\" {\n  name = %q\n  lifecycle { create_before_destroy = true }\n%s}\n", name, more)
 	}
 	b := newBench(t, with("a", ""))
 	b.apply(Params{})
@@ -398,7 +432,8 @@ func TestCreateBeforeDestroy(t *testing.T) {
 	assert.Equal(t, map[string]int{"a": 1}, b.names())
 }
 
-// What was changed behind Terraform's back before the step is not in the state that the undo goes back to.
+// What was changed behind Terraform's back before the step is not in the state that the undo goes
+// back to.
 func TestObjectsThatWereNotAsTheStateSaid(t *testing.T) {
 	b := newBench(t, first)
 	b.apply(Params{})
@@ -406,7 +441,8 @@ func TestObjectsThatWereNotAsTheStateSaid(t *testing.T) {
 	require.NoError(t, os.WriteFile(changed, []byte(`{"name":"changed","content":"by hand"}`), 0o644))
 	b.configure(strings.Replace(first, `content = "one"`, `content = "two"`, 1))
 	e, change := b.do(Params{})
-	const loss = "fake_thing.changed: it was changed outside of Terraform before the step; an undo goes back to what the state said, not to that"
+	const loss = "fake_thing.changed: it was changed outside of Terraform before the step; an undo goes back to what " +
+		"the state said, not to that"
 	assert.True(t, change.Ask)
 	assert.Equal(t, []string{loss}, change.Losses)
 	u := b.undo(e)

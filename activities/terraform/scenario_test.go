@@ -46,7 +46,8 @@ func TestBackToTheConfigurationFromBefore(t *testing.T) {
 
 	change, err := b.action.Plan(b.ctx, e, s)
 	require.NoError(t, err)
-	assert.Equal(t, "terraform apply "+filepath.Join(b.dir, "conf")+": 1 to add, 1 to change, 1 to replace, 1 to destroy", change.Summary)
+	assert.Equal(t, "terraform apply "+filepath.Join(b.dir, "conf")+": 1 to add, 1 to change, 1 to replace, 1 to destroy",
+		change.Summary)
 	assert.True(t, change.Ask, "a plan that destroys is always asked")
 	assert.Equal(t, activities.Irreversible, change.Strategy)
 	assert.Equal(t, []string{
@@ -71,8 +72,9 @@ func TestBackToTheConfigurationFromBefore(t *testing.T) {
 	assert.Equal(t, files["same"], objects(t, b.dir)["same"])
 	assert.Equal(t, files["changed"], objects(t, b.dir)["changed"])
 
-	// Someone has put the old configuration back: the state from after the undo is known to come from it, and the first
-	// step can be undone still, for its objects are known by the addresses; but it is no longer as it left it.
+	// Someone has put the old configuration back: the state from after the undo is known to come from
+	// it, and the first step can be undone still, for its objects are known by the addresses; but it
+	// is no longer as it left it.
 	b.configure(first)
 	u = b.undo(v1)
 	require.Equal(t, activities.Drifted, u.Outcome)
@@ -83,7 +85,8 @@ func TestBackToTheConfigurationFromBefore(t *testing.T) {
 	assert.NoFileExists(t, b.state())
 }
 
-// A step between two that were undone can be undone as well: what an undo leaves is known like what a step leaves.
+// A step between two that were undone can be undone as well: what an undo leaves is known like what
+// a step leaves.
 func TestUndoLeavesAKnownConfiguration(t *testing.T) {
 	b := newBench(t, `resource "fake_thing" "a" { name = "a" }`)
 	b.apply(Params{})
@@ -181,7 +184,8 @@ func TestCancelledApply(t *testing.T) {
 	b.eventually("an object in flight", func() bool { return b.names()["slow"] == 1 })
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	assert.Equal(t, map[string]int{"quick0": 1, "quick1": 1, "slow": 1}, b.names(), "what was in flight is finished, nothing more begun")
+	assert.Equal(t, map[string]int{"quick0": 1, "quick1": 1, "slow": 1}, b.names(),
+		"what was in flight is finished, nothing more begun")
 	assert.Equal(t, activities.Restored, b.undo(e).Outcome)
 	assert.Empty(t, b.names())
 }
@@ -199,7 +203,9 @@ func TestKilledTerraform(t *testing.T) {
 	assert.Contains(t, err.Error(), "fake_thing.slow")
 	u := b.undo(e)
 	assert.Equal(t, activities.Unknown, u.Outcome)
-	assert.Equal(t, []string{"fake_thing.slow: it was in flight when terraform was killed; whether it was made cannot be known"}, u.Losses)
+	assert.Equal(t,
+		[]string{"fake_thing.slow: it was in flight when terraform was killed; whether it was made cannot be known"},
+		u.Losses)
 	assert.Equal(t, map[string]int{"slow": 1}, b.names(), "what was known to be made is gone, though no state had it")
 	assert.Equal(t, activities.Unknown, b.undo(e).Outcome, "a further undo knows no more")
 }

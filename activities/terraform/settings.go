@@ -18,20 +18,23 @@ type Settings struct {
 	Roots []string `yaml:"roots"`
 	// Binary is the terraform program. Defaults to the one on PATH.
 	Binary string `yaml:"binary"`
-	// CLIConfig is the file of Terraform's settings: mirrors, credentials. What its provider_installation says is where providers
-	// come from; without one, from the mirrors of this host and from their registries, never from the configuration's folder.
-	// Defaults to none.
+	// CLIConfig is the file of Terraform's settings: mirrors, credentials. What its
+	// provider_installation says is where providers come from; without one, from the mirrors of this
+	// host and from their registries, never from the configuration's folder. Defaults to none.
 	CLIConfig string `yaml:"cliConfig"`
-	// Environment names variables of the worker's environment that Terraform and what it runs get besides the minimal ones.
+	// Environment names variables of the worker's environment that Terraform and what it runs get
+	// besides the minimal ones.
 	Environment []string `yaml:"environment"`
-	// SecretEnvironment are variables that they get, each with the name of the secret (in the config's secrets) that is its value.
+	// SecretEnvironment are variables that they get, each with the name of the secret (in the config's
+	// secrets) that is its value.
 	SecretEnvironment map[string]string `yaml:"secretEnvironment"`
 }
 
 // World implements activities.Settings.
 func (*Settings) World() string { return Name }
 
-// Check implements activities.Settings. It refuses variables that would hand on the worker's own secrets.
+// Check implements activities.Settings. It refuses variables that would hand on the worker's own
+// secrets.
 func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 	activities.CheckRoots(s.Roots, bad)
 	for _, name := range s.Environment {
@@ -58,8 +61,10 @@ func (s *Settings) Check(o activities.Opening, bad activities.Bad) error {
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
 	return New(Config{
-		State: filepath.Join(o.State, "terraform"), Roots: s.Roots, Terraform: s.Binary, CLIConfig: s.CLIConfig, Environment: s.Environment,
-		Secrets: func() (map[string]string, error) { return s.ReadSecrets(o.Secrets) }, Hidden: o.Hidden, LookOnly: o.LookOnly,
+		State: filepath.Join(o.State, "terraform"), Roots: s.Roots, Terraform: s.Binary, CLIConfig: s.CLIConfig,
+		Environment: s.Environment,
+		Secrets:     func() (map[string]string, error) { return s.ReadSecrets(o.Secrets) }, Hidden: o.Hidden,
+		LookOnly: o.LookOnly,
 	})
 }
 

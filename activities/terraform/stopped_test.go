@@ -25,10 +25,12 @@ const one = `resource "fake_thing" "a" { name = "a" }`
 // between are the points between a worker that wants terraform to run and the end of that run.
 var between = []string{
 	"front:ready", "front:passed-on",
-	"supervisor:begun", "supervisor:registered", "supervisor:locked", "supervisor:allowed", "supervisor:started", "supervisor:ended",
+	"supervisor:begun", "supervisor:registered", "supervisor:locked", "supervisor:allowed", "supervisor:started",
+	"supervisor:ended",
 }
 
-// A front or supervisor that is killed or stopped anywhere leaves nothing that acts behind an undo's back.
+// A front or supervisor that is killed or stopped anywhere leaves nothing that acts behind an
+// undo's back.
 func TestBrokenOnTheWayToTerraform(t *testing.T) {
 	for _, at := range between {
 		t.Run(at, func(t *testing.T) {
@@ -57,7 +59,8 @@ var killedOnTheWay = brokenOnTheWay{"killed", func(t *testing.T, at string) {
 	}, time.Minute, 10*time.Millisecond, "nothing of the step is left running")
 }}
 
-// The whole worker and what it has started wake up after the undo and after the next generation of the step.
+// The whole worker and what it has started wake up after the undo and after the next generation of
+// the step.
 var stoppedOnTheWay = brokenOnTheWay{"stopped", func(t *testing.T, at string) {
 	b := newBench(t, one)
 	e, s := b.step(Params{})
@@ -77,9 +80,9 @@ func (b *bench) mustTakeBack(e activities.Entry) {
 	assert.NoFileExists(b, b.state())
 }
 
-// The same where they wake up before anything else has changed the state, and before the undo has cleared away what they
-// work in: neither is their plan stale, nor their folder gone. Only the fence is in the way. All other points are woken by
-// the undo itself.
+// The same where they wake up before anything else has changed the state, and before the undo has
+// cleared away what they work in: neither is their plan stale, nor their folder gone. Only the
+// fence is in the way. All other points are woken by the undo itself.
 func TestWokenRightAfterTheUndo(t *testing.T) {
 	for _, at := range []string{"front:ready", "supervisor:begun"} {
 		t.Run(at, func(t *testing.T) {
@@ -115,8 +118,8 @@ func TestStoppedUndo(t *testing.T) {
 	}
 }
 
-// A call that died, or was too late, may leave its work behind a settled undo. Every call that comes after clears it away,
-// the late one itself too: it holds variables in plain text.
+// A call that died, or was too late, may leave its work behind a settled undo. Every call that
+// comes after clears it away, the late one itself too: it holds variables in plain text.
 func TestWorkBehindASettledUndoIsClearedByWhoeverComesNext(t *testing.T) {
 	b := newBench(t, one)
 	e, s := b.step(Params{})
@@ -174,7 +177,8 @@ func (b *bench) work(e activities.Entry) []string {
 	return left
 }
 
-// stop waits until what a worker has started has stopped at its point, stops the worker as well, and returns the first.
+// stop waits until what a worker has started has stopped at its point, stops the worker as well,
+// and returns the first.
 func (b *bench) stop(c *exec.Cmd) (sleeper process.Identity) {
 	b.Helper()
 	b.eventually("a stopped process of the worker's", func() bool {
@@ -188,8 +192,8 @@ func (b *bench) stop(c *exec.Cmd) (sleeper process.Identity) {
 	return sleeper
 }
 
-// outlive applies the next generation of a step, wakes the worker and the sleeper, and sees to it that they change nothing.
-// It returns how the worker has ended.
+// outlive applies the next generation of a step, wakes the worker and the sleeper, and sees to it
+// that they change nothing. It returns how the worker has ended.
 func (b *bench) outlive(c *exec.Cmd, sleeper process.Identity) error {
 	b.Helper()
 	next := b.apply(Params{})

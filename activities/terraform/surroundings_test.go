@@ -32,7 +32,8 @@ resource "terraform_data" "env" {
   provisioner "local-exec" { command = "env > '%s/objects/env'" }
 }`, b.dir))
 	e, s := b.step(Params{})
-	s.Checks = []activities.Check{{Command: &activities.CommandCheck{Run: []string{"sh", "-c", "env > " + b.dir + "/objects/check"}}}}
+	s.Checks = []activities.Check{
+		{Command: &activities.CommandCheck{Run: []string{"sh", "-c", "env > " + b.dir + "/objects/check"}}}}
 	r, err := b.action.Apply(b.ctx, e, s, "")
 	require.NoError(t, err)
 	environ, err := base64.StdEncoding.DecodeString(r.Outputs["environ"].(string))
@@ -42,7 +43,8 @@ resource "terraform_data" "env" {
 		require.NoError(t, err)
 		return string(raw)
 	}
-	for who, env := range map[string]string{"terraform": string(environ), "a provisioner": of("env"), "a check": of("check")} {
+	for who, env := range map[string]string{"terraform": string(environ), "a provisioner": of("env"),
+		"a check": of("check")} {
 		assert.NotContains(t, env, ownSecret, who)
 		assert.NotContains(t, env, run.OrderVar, who)
 		assert.Contains(t, env, "PATH=", who)
@@ -65,7 +67,8 @@ func TestWhatTerraformRunsCannotReadWhatTheWorkerReads(t *testing.T) {
 	other := b.apply(Params{})
 	for name, path := range map[string]string{
 		"a secret": secret, "the environment of the worker": fmt.Sprintf("/proc/%d/environ", os.Getpid()),
-		"the key of the journal": filepath.Join(b.dir, "worker", "key"), "the journal": filepath.Join(b.run(other).Token.Dir(), "record"),
+		"the key of the journal": filepath.Join(b.dir, "worker", "key"),
+		"the journal":            filepath.Join(b.run(other).Token.Dir(), "record"),
 	} {
 		require.FileExists(t, path)
 		b.configure(fmt.Sprintf("output \"x\" { value = filebase64(%q) }", path))
@@ -73,14 +76,16 @@ func TestWhatTerraformRunsCannotReadWhatTheWorkerReads(t *testing.T) {
 		_, err := b.action.Plan(b.ctx, e, s)
 		require.Error(t, err, "terraform reads %s", name)
 		assert.Contains(t, err.Error(), "ermission denied")
-		b.configure(fmt.Sprintf("resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \"cat '%s'\" }\n}", path))
+		b.configure(
+			fmt.Sprintf("resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" { command = \"cat '%s'\" }\n}", path))
 		e, s = b.step(Params{})
 		_, err = b.action.Apply(b.ctx, e, s, "")
 		require.Error(t, err, "a provisioner reads %s", name)
 		assert.NotContains(t, err.Error(), ownSecret)
 		b.configure(one)
 		e, s = b.step(Params{})
-		s.Checks = []activities.Check{{When: activities.Staged, Command: &activities.CommandCheck{Run: []string{"cat", path}}}}
+		s.Checks = []activities.Check{{When: activities.Staged,
+			Command: &activities.CommandCheck{Run: []string{"cat", path}}}}
 		_, err = b.action.Plan(b.ctx, e, s)
 		require.Equal(t, activities.CheckFailed, activities.TypeOf(err), "a check reads %s: %v", name, err)
 	}
@@ -110,7 +115,8 @@ resource "evil_thing" "a" {}`)
 	program := "conf/terraform.d/plugins/unwind.test/unwind/evil/1.0.0/linux_amd64/terraform-provider-evil_v1.0.0"
 	write(t, b.dir, program, "#!/bin/sh\necho x > "+marker+"\n")
 	require.NoError(t, os.Chmod(filepath.Join(b.dir, program), 0o755))
-	for _, settings := range []string{"", "# provider_installation {}\n/*\nprovider_installation {}\n*/\n", "provider_installation {\n  direct {}\n}\n"} {
+	for _, settings := range []string{"", "# provider_installation {}\n/*\nprovider_installation {}\n*/\n",
+		"provider_installation {\n  direct {}\n}\n"} {
 		write(t, b.dir, "settings/terraform.rc", settings)
 		b.reconfigure(func(c *Config) { c.CLIConfig = filepath.Join(b.dir, "settings", "terraform.rc") })
 		written, err := os.ReadFile(filepath.Join(b.dir, "worker", workspace.SettingsName))
@@ -171,7 +177,8 @@ terraform {
   provisioner "local-exec" { command = "cat /proc/*/cmdline >'%s/objects/above' 2>/dev/null || true" }
 }`, b.dir))
 	e := b.apply(Params{
-		Backend: map[string]string{"address": h.URL, "username": "worker", "password": password}, Vars: map[string]any{"token": password},
+		Backend: map[string]string{"address": h.URL, "username": "worker", "password": password},
+		Vars:    map[string]any{"token": password},
 	})
 	assert.NotEqual(t, activities.Drifted, b.undo(e).Outcome)
 	require.NoError(t, b.action.Release(b.ctx, e))
@@ -191,7 +198,8 @@ terraform {
 // script is a terraform that runs a line of shell first.
 func (b *bench) script(line string) string {
 	b.Helper()
-	text := "#!/bin/sh\nOBJECTS='" + filepath.Join(b.dir, "objects") + "'\n" + line + "\nexec " + b.action.(*applyAction).Terraform + ` "$@"` + "\n"
+	text := "#!/bin/sh\nOBJECTS='" + filepath.Join(b.dir, "objects") + "'\n" + line + "\nexec " +
+		b.action.(*applyAction).Terraform + ` "$@"` + "\n"
 	write(b, b.dir, "bin/terraform", text)
 	path := filepath.Join(b.dir, "bin", "terraform")
 	require.NoError(b, os.Chmod(path, 0o755))

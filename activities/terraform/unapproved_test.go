@@ -11,8 +11,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/terraformtest"
 )
 
-// What a plan destroys or replaces is not touched by a worker before a person has approved it, whatever the task file says; what only adds is not
-// before a person has approved it, or the task file has left the gate out.
+// What a plan destroys or replaces is not touched by a worker before a person has approved it,
+// whatever the task file says; what only adds is not before a person has approved it, or the task
+// file has left the gate out.
 func TestAPlanIsJudgedBeforeAnythingIsWritten(t *testing.T) {
 	terraformtest.Require(t)
 	t.Parallel()
@@ -24,7 +25,8 @@ func TestAPlanIsJudgedBeforeAnythingIsWritten(t *testing.T) {
 	}{
 		"destroy": {"", false, "always asked", map[string]int{}},
 		"replace": {`resource "fake_thing" "a" { name = "b" }`, false, "always asked", map[string]int{"b": 1}},
-		"add":     {thingA + "\n" + `resource "fake_thing" "b" { name = "b" }`, true, "its risk is high", map[string]int{"a": 1, "b": 1}},
+		"add": {thingA + "\n" + `resource "fake_thing" "b" { name = "b" }`, true, "its risk is high",
+			map[string]int{"a": 1, "b": 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,7 +21,8 @@ import (
 )
 
 // Undo undoes the step. Final outcomes are stored; after any other it may be tried again.
-func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone, err error) {
+func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (_ activities.Undone,
+	err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return activities.Undone{}, err
@@ -73,16 +74,19 @@ func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities
 	return undone, nil
 }
 
-// clearLate removes what a step and its undos leave in plain text once an undo is done. Every call does so when it ends:
-// the one that reached the outcome may have died before it could, and a late one may have written more since.
+// clearLate removes what a step and its undos leave in plain text once an undo is done. Every call
+// does so when it ends: the one that reached the outcome may have died before it could, and a late
+// one may have written more since.
 func clearLate(t *journal.Token, err *error) {
 	if run.IsSettled(t) {
-		*err = errors.Join(*err, removePlainText(t), workspace.Remove(t, "undo-*"), os.RemoveAll(workspace.ObservationsFolder(t)))
+		*err = errors.Join(*err, removePlainText(t), workspace.Remove(t, "undo-*"),
+			os.RemoveAll(workspace.ObservationsFolder(t)))
 	}
 }
 
 // takeBack decides whether there is anything to undo, and undoes it.
-func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token, turn int, acted bool) (activities.Undone, error) {
+func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token,
+	turn int, acted bool) (activities.Undone, error) {
 	r, c, found, err := a.records.Read(ctx, t)
 	switch {
 	case err != nil:
@@ -98,7 +102,8 @@ func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activi
 		if err := t.CheckNotLost(d.Done, record.DocLeft); err != nil {
 			return activities.Undone{}, err
 		}
-		return activities.Undone{Outcome: activities.Nothing, Observed: "terraform was never started, and no longer can be"}, nil
+		return activities.Undone{Outcome: activities.Nothing, Observed: "terraform was never started, and no longer can be"},
+			nil
 	}
 	if err := a.checkInstalled(); err != nil {
 		return activities.Undone{}, err
@@ -219,7 +224,8 @@ func (u *undo) allRefusals() ([]string, error) {
 	return append(l.Refused, here...), err
 }
 
-// describePrograms describes what programs that the step and its undo have run may have left, except of those that the refusals tell.
+// describePrograms describes what programs that the step and its undo have run may have left,
+// except of those that the refusals tell.
 func (u *undo) describePrograms(refused []string) ([]string, error) {
 	var l record.LeftState
 	if _, err := u.ws.Token.Read(record.DocLeft, &l); err != nil {

@@ -49,8 +49,9 @@ func (v *verdict) compare(ctx context.Context, now *state.State) error {
 	for _, a := range v.record.Planned {
 		if len(a.Changed) > 0 && (done || slices.Contains(begun, a.Address)) {
 			v.stays = true
-			v.lower(activities.Residue, fmt.Sprintf("%s: it is forgotten again; what the step changed in the imported object (%s) stays",
-				a.Address, strings.Join(a.Changed, ", ")))
+			v.lower(activities.Residue,
+				fmt.Sprintf("%s: it is forgotten again; what the step changed in the imported object (%s) stays",
+					a.Address, strings.Join(a.Changed, ", ")))
 		}
 	}
 	return nil
@@ -67,7 +68,10 @@ func (v *verdict) addDifference(line string, left, now *state.State) {
 	case "~":
 		if names := now.StayedAs(v.before, left, address, v.leftAt(address)); len(names) > 0 {
 			v.stays = true
-			v.lower(activities.Residue, fmt.Sprintf("%s: %v stays as the step left it: the previous configuration does not put that back (ignore_changes, for example)", address, names))
+			v.lower(activities.Residue,
+				fmt.Sprintf(
+					"%s: %v stays as the step left it: the previous configuration does not put that back (ignore_changes, for "+
+						"example)", address, names))
 			return
 		}
 		v.anew = true
@@ -102,7 +106,8 @@ func (v *verdict) addPrograms(ran []string) {
 	}
 }
 
-// addRemains adds what the previous configuration would still change, and what provisioners refused.
+// addRemains adds what the previous configuration would still change, and what provisioners
+// refused.
 func (v *verdict) addRemains(remains, refused []string) {
 	for _, address := range remains {
 		v.stays = true
@@ -120,11 +125,15 @@ func (v *verdict) addLost(lost []stream.Creation) {
 		v.lost = true
 		switch c.Fate {
 		case stream.Errored:
-			v.lower(activities.Residue, c.Address+": its creation failed and no id was reported; whatever the provider had made by then still exists")
+			v.lower(activities.Residue,
+				c.Address+": its creation failed and no id was reported; whatever the provider had made by then still exists")
 		case stream.Completed:
-			v.lower(activities.Residue, fmt.Sprintf("%s: it was made with the id %q, no state holds it, and its provider cannot import it", c.Address, c.ID))
+			v.lower(activities.Residue,
+				fmt.Sprintf("%s: it was made with the id %q, no state holds it, and its provider cannot import it", c.Address,
+					c.ID))
 		default:
-			v.lower(activities.Unknown, c.Address+": it was in flight when terraform was killed; whether it was made cannot be known")
+			v.lower(activities.Unknown,
+				c.Address+": it was in flight when terraform was killed; whether it was made cannot be known")
 		}
 	}
 }

@@ -113,7 +113,8 @@ func (b *bench) run(e activities.Entry) run.Run {
 	return run.Run{Token: t, Number: 1}
 }
 
-// killLastRun kills the supervisor of the step's last run, its terraform and everything that they have started.
+// killLastRun kills the supervisor of the step's last run, its terraform and everything that they
+// have started.
 func (b *bench) killLastRun(e activities.Entry) {
 	b.Helper()
 	all, err := run.List(b.run(e).Token)
@@ -127,7 +128,8 @@ func (b *bench) killLastRun(e activities.Entry) {
 	b.eventually("the end of the supervisor", func() bool { return !s.IsAlive() })
 }
 
-// killRun kills the supervisor of the step's first run, its terraform and everything that they have started.
+// killRun kills the supervisor of the step's first run, its terraform and everything that they have
+// started.
 func (b *bench) killRun(e activities.Entry) {
 	b.Helper()
 	p := b.supervisor(e)
@@ -135,8 +137,8 @@ func (b *bench) killRun(e activities.Entry) {
 	b.eventually("the end of the supervisor", func() bool { return !p.IsAlive() })
 }
 
-// quiet waits until nobody works below the folder any more: who was on the way when all it worked for was killed or undone
-// may still write into a journal that the test is about to remove.
+// quiet waits until nobody works below the folder any more: who was on the way when all it worked
+// for was killed or undone may still write into a journal that the test is about to remove.
 func (b *bench) quiet() {
 	b.Helper()
 	assert.Eventually(b, func() bool {
@@ -145,8 +147,8 @@ func (b *bench) quiet() {
 	}, time.Minute, 20*time.Millisecond, "a process works below the folder after the end of the test")
 }
 
-// employs tells whether the folder stands in the environment, the arguments or the working directory of another process, given
-// by its folder in /proc.
+// employs tells whether the folder stands in the environment, the arguments or the working
+// directory of another process, given by its folder in /proc.
 func (b *bench) employs(proc string) bool {
 	if filepath.Base(proc) == strconv.Itoa(os.Getpid()) {
 		return false

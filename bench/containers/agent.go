@@ -31,8 +31,8 @@ type agents struct {
 	Ratio    float64 `json:"ratio"`
 }
 
-// AgentCommand measures a session of commands through starter mcp against the same commands through a server of the same protocol
-// that only calls docker exec.
+// AgentCommand measures a session of commands through starter mcp against the same commands through
+// a server of the same protocol that only calls docker exec.
 func AgentCommand(ctx context.Context) (result any, missed []string, err error) {
 	r, err := beginRun(ctx, agentRounds)
 	if err != nil {
@@ -66,7 +66,8 @@ func AgentCommand(ctx context.Context) (result any, missed []string, err error) 
 	fmt.Printf("an agent's session of %d commands over MCP: %.0f ms, by docker exec %.0f ms: %.2fx (target: %.1fx)\n\n",
 		f.Commands, f.Session, f.Bare, f.Ratio, agentTarget)
 	if f.Ratio > agentTarget {
-		missed = append(missed, fmt.Sprintf("a session takes %.2f times as long as docker exec, not at most %.1f", f.Ratio, agentTarget))
+		missed = append(missed,
+			fmt.Sprintf("a session takes %.2f times as long as docker exec, not at most %.1f", f.Ratio, agentTarget))
 	}
 	return map[string]any{"engine": r.version, "driver": r.driver, "agents": f}, missed, nil
 }
@@ -80,7 +81,8 @@ func agentCommand(n int) string {
 }
 
 // connectAgent connects a client to a server in this process.
-func connectAgent(ctx context.Context, serve func(context.Context, sdk.Transport) error) (c *sdk.ClientSession, leave func(), err error) {
+func connectAgent(ctx context.Context, serve func(context.Context, sdk.Transport) error) (c *sdk.ClientSession,
+	leave func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ours, theirs := sdk.NewInMemoryTransports()
 	ended := make(chan struct{})
@@ -110,12 +112,13 @@ type bareInput struct {
 // runBare runs the commands through a server that calls docker exec.
 func (r *run) runBare(ctx context.Context, id string) error {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bare", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "shell"}, func(ctx context.Context, _ *sdk.CallToolRequest, in bareInput) (*sdk.CallToolResult, any, error) {
-		command := exec.CommandContext(ctx, "docker", "exec", in.Container, "sh", "-c", in.Command)
-		command.Env = append(os.Environ(), "DOCKER_HOST="+r.address())
-		said, err := command.CombinedOutput()
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(said)}}}, nil, err
-	})
+	sdk.AddTool(server, &sdk.Tool{Name: "shell"},
+		func(ctx context.Context, _ *sdk.CallToolRequest, in bareInput) (*sdk.CallToolResult, any, error) {
+			command := exec.CommandContext(ctx, "docker", "exec", in.Container, "sh", "-c", in.Command)
+			command.Env = append(os.Environ(), "DOCKER_HOST="+r.address())
+			said, err := command.CombinedOutput()
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(said)}}}, nil, err
+		})
 	c, leave, err := connectAgent(ctx, server.Run)
 	if err != nil {
 		return err
@@ -151,7 +154,8 @@ func runSession(ctx context.Context, s *mcp.Server, id string) error {
 		return err
 	}
 	defer leave()
-	opened, err := c.CallTool(ctx, &sdk.CallToolParams{Name: "open", Arguments: map[string]any{"name": "bench", "agent": "bench"}})
+	opened, err := c.CallTool(ctx,
+		&sdk.CallToolParams{Name: "open", Arguments: map[string]any{"name": "bench", "agent": "bench"}})
 	if err := errors.Join(err, toolError(opened)); err != nil {
 		return err
 	}

@@ -50,12 +50,14 @@ func (r *run) source(l load) (dir string, err error) {
 	return dir, nil
 }
 
-// box starts a container that sees the source, and whose first process lets signals pass it by that ask it to end.
+// box starts a container that sees the source, and whose first process lets signals pass it by that
+// ask it to end.
 func (r *run) box(ctx context.Context, ref, source string) (id string, err error) {
 	return r.running(ctx, ref, source, "sleep", "infinity")
 }
 
-// server starts one that has more processes than the first, as servers do: they would not see what a layer holds.
+// server starts one that has more processes than the first, as servers do: they would not see what
+// a layer holds.
 func (r *run) server(ctx context.Context, ref, source string) (id string, err error) {
 	return r.running(ctx, ref, source, "sh", "-c", "sleep infinity & exec sleep infinity")
 }
@@ -83,7 +85,8 @@ const respite = 100 * time.Millisecond
 
 // exec runs a command in a container to its end, and gives the engine its respite.
 func (r *run) exec(ctx context.Context, id, command string) error {
-	made, err := r.ContainerExecCreate(ctx, id, container.ExecOptions{Cmd: []string{"sh", "-c", command}, AttachStdout: true, AttachStderr: true})
+	made, err := r.ContainerExecCreate(ctx, id,
+		container.ExecOptions{Cmd: []string{"sh", "-c", command}, AttachStdout: true, AttachStderr: true})
 	if err != nil {
 		return err
 	}

@@ -13,18 +13,21 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
 )
 
-// What a step by docker commit, and its undo, may take against the same by hand; and ten undos in a row against one.
+// What a step by docker commit, and its undo, may take against the same by hand; and ten undos in a
+// row against one.
 const (
 	commitTarget = 1.5
 	tenTarget    = 3
 	inARow       = 10
 )
 
-// commits are steps in a container that layers cannot serve, for it uses its own files, against the same by hand; medians in milliseconds.
+// commits are steps in a container that layers cannot serve, for it uses its own files, against the
+// same by hand; medians in milliseconds.
 type commits struct {
 	Driver string `json:"driver"`
 	Load   string `json:"load"`
-	// HandStep is docker commit, docker exec and one docker diff; HandUndo one docker diff, stop -t 0, rm and run.
+	// HandStep is docker commit, docker exec and one docker diff; HandUndo one docker diff, stop -t 0,
+	// rm and run.
 	HandStep float64 `json:"hand_step_ms"`
 	Step     float64 `json:"step_ms"`
 	HandUndo float64 `json:"hand_undo_ms"`
@@ -33,7 +36,8 @@ type commits struct {
 	Ten float64 `json:"ten_undos_ms"`
 }
 
-// everyDriver asks for each engine that there is: the run's own, and the one at hand where that has another storage driver.
+// everyDriver asks for each engine that there is: the run's own, and the one at hand where that has
+// another storage driver.
 const everyDriver = "all"
 
 var drivers = []string{"overlay2", "fuse-overlayfs"}
@@ -206,10 +210,12 @@ func printCommits(all []commits) (missed []string) {
 	fmt.Printf(row, "driver", "holds", "by hand", "step", "ratio", "by hand", "undo", "ratio", "ten undos", "of one")
 	for _, c := range all {
 		step, undo, ten := c.Step/c.HandStep, c.Undo/c.HandUndo, c.Ten/c.Undo
-		fmt.Printf(row, c.Driver, c.Load, ms(c.HandStep), ms(c.Step), times(step), ms(c.HandUndo), ms(c.Undo), times(undo), ms(c.Ten), times(ten))
+		fmt.Printf(row, c.Driver, c.Load, ms(c.HandStep), ms(c.Step), times(step), ms(c.HandUndo), ms(c.Undo), times(undo),
+			ms(c.Ten), times(ten))
 		of := c.Driver + ", " + c.Load
-		missed = append(missed, slices.Concat(over(of+": a step", step, commitTarget), over(of+": an undo", undo, commitTarget),
-			over(of+": ten undos against one", ten, tenTarget))...)
+		missed = append(missed,
+			slices.Concat(over(of+": a step", step, commitTarget), over(of+": an undo", undo, commitTarget),
+				over(of+": ten undos against one", ten, tenTarget))...)
 	}
 	return missed
 }

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// depthTarget is the most that a checkpoint over many others may take, against one over few; ends are how many of the first
-// and of the last ones count.
+// depthTarget is the most that a checkpoint over many others may take, against one over few; ends
+// are how many of the first and of the last ones count.
 const (
 	depthTarget = 1.5
 	ends        = 100
@@ -19,8 +19,8 @@ type depth struct {
 	Checkpoints int     `json:"checkpoints"`
 	First       float64 `json:"first_hundred_ms"`
 	Last        float64 `json:"last_hundred_ms"`
-	// Beside are the first hundred of another container, taken in turn with the last hundred: machines differ from
-	// themselves by more than depths do. Ratio is the last hundred over them.
+	// Beside are the first hundred of another container, taken in turn with the last hundred: machines
+	// differ from themselves by more than depths do. Ratio is the last hundred over them.
 	Beside float64 `json:"first_hundred_beside_ms"`
 	Ratio  float64 `json:"ratio"`
 }
@@ -79,10 +79,14 @@ func (r *run) measureDepth(ctx context.Context, n int) (figures any, missed []st
 	if err != nil {
 		return nil, nil, fmt.Errorf("%d checkpoints: %w", n, err)
 	}
-	fmt.Printf("%d checkpoints of one container, a command between any two: the first %d took %s ms each, the last %s ms, "+
-		"and the first of another container, side by side with them, %s ms: %.2fx\n\n", n, ends, ms(d.First), ms(d.Last), ms(d.Beside), d.Ratio)
+	fmt.Printf("%d checkpoints of one container, a command between any two: the first %d took %s ms each, the "+
+		"last %s ms, "+
+		"and the first of another container, side by side with them, %s ms: %.2fx\n\n", n, ends, ms(d.First), ms(d.Last),
+		ms(d.Beside), d.Ratio)
 	if d.Ratio > depthTarget {
-		missed = []string{fmt.Sprintf("the last of %d checkpoints take %.2f times as long as the first of another container, not at most %.1f", n, d.Ratio, depthTarget)}
+		missed = []string{
+			fmt.Sprintf("the last of %d checkpoints take %.2f times as long as the first of another container, not at most %.1f",
+				n, d.Ratio, depthTarget)}
 	}
 	return map[string]any{"engine": r.version, "driver": r.driver, "depth": d}, missed, nil
 }

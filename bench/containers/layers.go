@@ -23,12 +23,13 @@ const (
 
 // occasions are what layers take besides the steps themselves; medians in milliseconds.
 type occasions struct {
-	// FirstStep has to start the helper, FirstImport to give the engine the helper's image before; both without what a
-	// later step takes, which is LaterStep.
+	// FirstStep has to start the helper, FirstImport to give the engine the helper's image before;
+	// both without what a later step takes, which is LaterStep.
 	FirstStep   float64 `json:"first_step_ms"`
 	FirstImport float64 `json:"first_step_with_import_ms"`
 	LaterStep   float64 `json:"later_step_ms"`
-	// Land is the commit of a task that has written 200 MB; DockerCommit is that of a container which holds the same.
+	// Land is the commit of a task that has written 200 MB; DockerCommit is that of a container which
+	// holds the same.
 	Land         float64 `json:"commit_200_mb_ms"`
 	DockerCommit float64 `json:"docker_commit_200_mb_ms"`
 	// Restart is from when docker restart returns until a command sees the layers of an open task.
@@ -174,7 +175,8 @@ func (r *run) land(ctx context.Context, t *tasks, source string) (float64, error
 	return took.commits[0], nil
 }
 
-// restarts measures how soon the layers of an open task are back after a restart of their container.
+// restarts measures how soon the layers of an open task are back after a restart of their
+// container.
 func (r *run) restarts(ctx context.Context, o *occasions) error {
 	var all []float64
 	for i := range r.rounds {
@@ -245,7 +247,8 @@ func printOccasions(o occasions) (missed []string) {
 		beside       string
 	}{
 		{"a first step that starts the helper takes longer by", o.FirstStep, startTarget, "a later step: " + ms(o.LaterStep)},
-		{"a first step that also imports the helper's image, by", o.FirstImport, startTarget, "a later step: " + ms(o.LaterStep)},
+		{"a first step that also imports the helper's image, by", o.FirstImport, startTarget,
+			"a later step: " + ms(o.LaterStep)},
 		{"commit of 200 MB", o.Land, landTarget, "docker commit: " + ms(o.DockerCommit)},
 		{"from the restart of a container to its layers", o.Restart, restartTarget, ""},
 	} {

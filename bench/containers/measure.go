@@ -47,13 +47,14 @@ func (r *run) measure(ctx context.Context, l load) (f figures, err error) {
 	progressf("%s: stop with ten seconds of grace", l.name)
 	grace, err := r.graceful(ctx, l, source)
 	return figures{
-		Load: l.name, Commit: median(commits), Stop: median(stops), Grace: grace, Checkpoint: median(checkpoints), Rollback: median(rollbacks),
-		bytes: l.bytes(),
+		Load: l.name, Commit: median(commits), Stop: median(stops), Grace: grace, Checkpoint: median(checkpoints),
+		Rollback: median(rollbacks),
+		bytes:    l.bytes(),
 	}, err
 }
 
-// rest returns when the disk is at rest, or does not come to it: each way leaves it something to write, or to free, that takes
-// longer than the way itself.
+// rest returns when the disk is at rest, or does not come to it: each way leaves it something to
+// write, or to free, that takes longer than the way itself.
 func (r *run) rest() error {
 	unix.Sync()
 	probe, err := os.CreateTemp(r.dir, "probe-")
@@ -78,8 +79,8 @@ func (r *run) rest() error {
 	return nil
 }
 
-// byHand commits a container that holds a load, lets a command destroy it, stops and removes the container, and runs one from
-// the image.
+// byHand commits a container that holds a load, lets a command destroy it, stops and removes the
+// container, and runs one from the image.
 func (r *run) byHand(ctx context.Context, l load, source string, grace int) (commit, rollback float64, err error) {
 	id, err := r.box(ctx, r.ref, source)
 	defer func() { r.remove(id) }()
@@ -109,14 +110,16 @@ func (r *run) byHand(ctx context.Context, l load, source string, grace int) (com
 	return commit, rollback, err
 }
 
-// graceful is a rollback by hand that gives the processes of the container ten seconds. Once is enough: they are ten seconds.
+// graceful is a rollback by hand that gives the processes of the container ten seconds. Once is
+// enough: they are ten seconds.
 func (r *run) graceful(ctx context.Context, l load, source string) (rollback float64, err error) {
 	_, rollback, err = r.byHand(ctx, l, source, 10)
 	return rollback, err
 }
 
 // again stops and removes a container, and starts another: id is the one that there is then.
-func (r *run) again(ctx context.Context, old string, grace int, start func() (string, error)) (id string, took float64, err error) {
+func (r *run) again(ctx context.Context, old string, grace int, start func() (string, error)) (id string, took float64,
+	err error) {
 	id = old
 	took, err = timed(func() error {
 		if err := r.ContainerStop(ctx, old, container.StopOptions{Timeout: &grace}); err != nil {
@@ -131,7 +134,8 @@ func (r *run) again(ctx context.Context, old string, grace int, start func() (st
 	return id, took, err
 }
 
-// byLayers takes a checkpoint of a running container that holds a load in a layer, lets a command destroy it, and rolls back.
+// byLayers takes a checkpoint of a running container that holds a load in a layer, lets a command
+// destroy it, and rolls back.
 func (r *run) byLayers(ctx context.Context, l load, source string) (checkpoint, rollback float64, err error) {
 	b, err := r.newLayeredBox(ctx, source)
 	defer func() { err = errors.Join(err, b.removeBox()) }()
@@ -197,7 +201,8 @@ func (b layeredBox) removeBox() error {
 // piled is how many checkpoints pile up.
 const piled = 20
 
-// pile are the checkpoints of one container that writes 10 MB between any two, in milliseconds each.
+// pile are the checkpoints of one container that writes 10 MB between any two, in milliseconds
+// each.
 type pile struct {
 	Commits []float64 `json:"commit_ms"`
 	Layers  []float64 `json:"layer_checkpoint_ms"`

@@ -18,8 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
 )
 
-// What the usual way takes must be at least so many times what layers take; the first two from 15 MB on, and without any
-// grace for the container's processes.
+// What the usual way takes must be at least so many times what layers take; the first two from 15
+// MB on, and without any grace for the container's processes.
 const (
 	checkpointTarget = 20
 	rollbackTarget   = 50
@@ -29,7 +29,8 @@ const (
 // figures are medians in milliseconds.
 type figures struct {
 	Load string `json:"load"`
-	// Commit, and Grace and Stop with ten seconds and with none, are docker's; the others those of layers.
+	// Commit, and Grace and Stop with ten seconds and with none, are docker's; the others those of
+	// layers.
 	Commit     float64 `json:"commit_ms"`
 	Grace      float64 `json:"stop_grace_rm_run_ms"`
 	Stop       float64 `json:"stop_rm_run_ms"`
@@ -48,13 +49,16 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 	many := flags.Int("commands", 0, "measure nothing but a task of so many commands, with layers")
 	whole := flags.Bool("steps", false, "measure nothing but whole steps through tasks")
 	byLayers := flags.Bool("layers", false, "measure nothing but whole steps with layers, and what layers take besides")
-	byCommit := flags.String("commits", "", "measure nothing but whole steps by docker commit, on the engine with this storage `driver`, or on all")
+	byCommit := flags.String("commits", "",
+		"measure nothing but whole steps by docker commit, on the engine with this storage `driver`, or on all")
 	_ = flags.Parse(args) // it exits
 	if *many != 0 && *many < 2*ends {
-		return nil, nil, fmt.Errorf("-commands %d: the first %d commands are compared with the last; name at least %d", *many, ends, 2*ends)
+		return nil, nil,
+			fmt.Errorf("-commands %d: the first %d commands are compared with the last; name at least %d", *many, ends, 2*ends)
 	}
 	if *deep != 0 && *deep < 2*ends {
-		return nil, nil, fmt.Errorf("-depth %d: the first %d checkpoints are compared with the last; name at least %d", *deep, ends, 2*ends)
+		return nil, nil,
+			fmt.Errorf("-depth %d: the first %d checkpoints are compared with the last; name at least %d", *deep, ends, 2*ends)
 	}
 	if !slices.Contains(append([]string{"", everyDriver}, drivers...), *byCommit) {
 		return nil, nil, fmt.Errorf("-commits %s: name %s, or %s", *byCommit, strings.Join(drivers, ", "), everyDriver)
@@ -93,7 +97,8 @@ func Command(ctx context.Context, args []string) (result any, missed []string, e
 		return nil, nil, fmt.Errorf("%d checkpoints: %w", piled, err)
 	}
 	ratio := sum(p.Commits) / sum(p.Layers)
-	fmt.Printf("\n%d checkpoints of 10 MB more each: docker commit %.0f ms (%.0f to %.0f each), layers %.0f ms (%.1f to %.1f): %s\n\n",
+	fmt.Printf("\n%d checkpoints of 10 MB more each: docker commit %.0f ms (%.0f to %.0f each), layers %.0f ms (%.1f "+
+		"to %.1f): %s\n\n",
 		piled, sum(p.Commits), p.Commits[0], p.Commits[piled-1], sum(p.Layers), p.Layers[0], p.Layers[piled-1], times(ratio))
 	missed = append(missed, under("checkpoints that pile up", ratio, pileTarget)...)
 	figures, late, err := r.wholeSteps(ctx)
@@ -156,7 +161,8 @@ func printLayers(all []figures) (missed []string) {
 	fmt.Printf(row, "holds", "commit", "layer", "ratio", "stop, rm, run", "with -t 0", "layers", "ratio")
 	for _, f := range all {
 		checkpoint, rollback := f.Commit/f.Checkpoint, f.Stop/f.Rollback
-		fmt.Printf(row, f.Load, ms(f.Commit), ms(f.Checkpoint), times(checkpoint), ms(f.Grace), ms(f.Stop), ms(f.Rollback), times(rollback))
+		fmt.Printf(row, f.Load, ms(f.Commit), ms(f.Checkpoint), times(checkpoint), ms(f.Grace), ms(f.Stop), ms(f.Rollback),
+			times(rollback))
 		if f.bytes > 0 {
 			missed = append(missed, under(f.Load+": a checkpoint", checkpoint, checkpointTarget)...)
 			missed = append(missed, under(f.Load+": a rollback", rollback, rollbackTarget)...)
@@ -220,7 +226,8 @@ func beginRun(ctx context.Context, rounds int) (_ *run, err error) {
 	return r, err
 }
 
-// connect connects to the engine at hand where it has overlay2, as most have, or else to one of its own.
+// connect connects to the engine at hand where it has overlay2, as most have, or else to one of its
+// own.
 func (r *run) connect(ctx context.Context) (err error) {
 	options := []client.Opt{client.FromEnv, client.WithAPIVersionNegotiation()}
 	for {

@@ -8,8 +8,8 @@ import (
 	"os/exec"
 )
 
-// What whole steps may take with layers: a task of commands against a loop of docker exec, an undo in milliseconds, and the
-// last hundred of many commands against the first hundred.
+// What whole steps may take with layers: a task of commands against a loop of docker exec, an undo
+// in milliseconds, and the last hundred of many commands against the first hundred.
 const (
 	stepTarget = 1.3
 	undoTarget = 25
@@ -26,7 +26,8 @@ type steps struct {
 	Undo float64 `json:"undo_ms"`
 }
 
-// measureSteps measures tasks of commands against the same commands by docker exec, side by side in one container.
+// measureSteps measures tasks of commands against the same commands by docker exec, side by side in
+// one container.
 func (r *run) measureSteps(ctx context.Context) (all []steps, err error) {
 	t, err := startTasks(ctx, r.address(), prepared)
 	if err != nil {
@@ -101,10 +102,12 @@ func printSteps(all []steps) (missed []string) {
 	for _, s := range all {
 		fmt.Printf(row, s.Load, ms(s.Bare), ms(s.Step), fmt.Sprintf("%.2fx", s.Step/s.Bare), ms(s.Undo))
 		if ratio := s.Step / s.Bare; ratio > stepTarget {
-			missed = append(missed, fmt.Sprintf("%s: a step takes %.2f times as long as docker exec, not at most %.1f", s.Load, ratio, stepTarget))
+			missed = append(missed,
+				fmt.Sprintf("%s: a step takes %.2f times as long as docker exec, not at most %.1f", s.Load, ratio, stepTarget))
 		}
 		if s.Undo > undoTarget {
-			missed = append(missed, fmt.Sprintf("%s: the undo of a step takes %s ms, not at most %d", s.Load, ms(s.Undo), undoTarget))
+			missed = append(missed,
+				fmt.Sprintf("%s: the undo of a step takes %s ms, not at most %d", s.Load, ms(s.Undo), undoTarget))
 		}
 	}
 	return missed
@@ -129,15 +132,18 @@ func (r *run) measureLong(ctx context.Context, n int) (figures any, missed []str
 	if err != nil {
 		return nil, nil, err
 	}
-	l := long{Commands: n, First: median(took.forwards[:ends]), Last: median(took.forwards[n-ends:]), Undo: took.unwinding / float64(took.undos)}
+	l := long{Commands: n, First: median(took.forwards[:ends]), Last: median(took.forwards[n-ends:]),
+		Undo: took.unwinding / float64(took.undos)}
 	ratio := l.Last / l.First
 	fmt.Printf("a task of %d commands: the first %d took %s ms each, the last %s ms: %.2fx; their undo %s ms each\n\n",
 		n, ends, ms(l.First), ms(l.Last), ratio, ms(l.Undo))
 	if ratio > flatTarget {
-		missed = append(missed, fmt.Sprintf("the last of %d commands take %.2f times as long as the first, not at most %.1f", n, ratio, flatTarget))
+		missed = append(missed,
+			fmt.Sprintf("the last of %d commands take %.2f times as long as the first, not at most %.1f", n, ratio, flatTarget))
 	}
 	if l.Undo > undoTarget {
-		missed = append(missed, fmt.Sprintf("the undo of %d commands takes %s ms each, not at most %d", n, ms(l.Undo), undoTarget))
+		missed = append(missed,
+			fmt.Sprintf("the undo of %d commands takes %s ms each, not at most %d", n, ms(l.Undo), undoTarget))
 	}
 	return map[string]any{"engine": r.version, "driver": r.driver, "long": l}, missed, nil
 }

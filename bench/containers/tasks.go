@@ -43,7 +43,8 @@ const (
 	unprepared preparation = false
 )
 
-// startTasks starts a server, and a worker for the engine at address that takes layers where a container can have some.
+// startTasks starts a server, and a worker for the engine at address that takes layers where a
+// container can have some.
 func startTasks(ctx context.Context, address string, how preparation) (t *tasks, err error) {
 	t = &tasks{}
 	defer func() {
@@ -54,7 +55,8 @@ func startTasks(ctx context.Context, address string, how preparation) (t *tasks,
 	if t.dir, err = os.MkdirTemp("", "unwind-bench-"); err != nil {
 		return t, err
 	}
-	if t.server, err = devserver.Start(ctx, devserver.Options{DB: filepath.Join(t.dir, "temporal.db"), Log: os.Stderr}); err != nil {
+	if t.server, err = devserver.Start(ctx,
+		devserver.Options{DB: filepath.Join(t.dir, "temporal.db"), Log: os.Stderr}); err != nil {
 		return t, err
 	}
 	options := t.server.ClientOptions()
@@ -79,7 +81,8 @@ func startTasks(ctx context.Context, address string, how preparation) (t *tasks,
 	return t, err
 }
 
-// readyBox starts a worker, and an empty container in which its helper works already. end takes both away, also after an error.
+// readyBox starts a worker, and an empty container in which its helper works already. end takes
+// both away, also after an error.
 func (r *run) readyBox(ctx context.Context) (t *tasks, id string, end func() error, err error) {
 	var source string
 	end = func() error {
@@ -125,23 +128,26 @@ type taskRun struct {
 	wall float64
 	// forwards are the commands' activities, each from when it was scheduled to its end.
 	forwards []float64
-	// unwinding is from when the first undo was scheduled to the end of the last; undos is how many there were.
+	// unwinding is from when the first undo was scheduled to the end of the last; undos is how many
+	// there were.
 	unwinding float64
 	undos     int
 	// commits are the commits of the task's steps, as forwards.
 	commits []float64
 }
 
-// runTask runs a task of n commands in a container. With fails it has one more step, which changes nothing and fails, so that all
-// of them are undone.
+// runTask runs a task of n commands in a container. With fails it has one more step, which changes
+// nothing and fails, so that all of them are undone.
 func (t *tasks) runTask(ctx context.Context, in string, n int, fails bool) (taskRun, error) {
 	steps := make([]map[string]any, 0, n+1)
 	for i := range n {
 		steps = append(steps, execStep(fmt.Sprintf("step-%d", i), in, fmt.Sprintf("echo %d >/written", i)))
 	}
 	if fails {
-		// Which container is known only when the step runs: otherwise the task would be refused before its first step.
-		steps = append(steps, execStep("fails", "unwind-bench-no-such-container-${{ steps.step-0.outputs.exit_code }}", "exit 1"))
+		// Which container is known only when the step runs: otherwise the task would be refused before
+		// its first step.
+		steps = append(steps,
+			execStep("fails", "unwind-bench-no-such-container-${{ steps.step-0.outputs.exit_code }}", "exit 1"))
 	}
 	return t.runSteps(ctx, steps, n, fails)
 }
@@ -197,7 +203,8 @@ func (t *tasks) runSteps(ctx context.Context, steps []map[string]any, n int, fai
 	err = run.Get(ctx, nil)
 	took := taskRun{wall: milliseconds(time.Since(began))}
 	if fails != (err != nil) {
-		return took, fmt.Errorf("task %s should have ended otherwise: %w", id, errors.Join(err, errors.New("see its history")))
+		return took,
+			fmt.Errorf("task %s should have ended otherwise: %w", id, errors.Join(err, errors.New("see its history")))
 	}
 	if err := t.readTimes(ctx, id, first, &took); err != nil {
 		return took, err
@@ -212,7 +219,8 @@ func execStep(id, in, command string) map[string]any {
 	return map[string]any{"id": id, "uses": "container.exec", "with": map[string]any{"container": in, "command": command}}
 }
 
-// readTimes fills in what the histories of a task's runs tell, the first one and those that it has continued as.
+// readTimes fills in what the histories of a task's runs tell, the first one and those that it has
+// continued as.
 func (t *tasks) readTimes(ctx context.Context, id, run string, took *taskRun) error {
 	var first, last time.Time
 	for run != "" {
@@ -265,7 +273,8 @@ func (took *taskRun) addActivity(scheduled, completed *historypb.HistoryEvent) (
 // clean refuses to measure an undo that did not bring everything back.
 func clean(e *historypb.HistoryEvent) error {
 	var undone activities.Undone
-	if err := json.Unmarshal(e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()[0].GetData(), &undone); err != nil {
+	if err := json.Unmarshal(e.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads()[0].GetData(),
+		&undone); err != nil {
 		return err
 	}
 	switch undone.Outcome {

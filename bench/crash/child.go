@@ -22,8 +22,8 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// orderVariable names the environment variable that makes this program a worker of the matrix: the path of its order.
-// What the worker starts inherits it.
+// orderVariable names the environment variable that makes this program a worker of the matrix: the
+// path of its order. What the worker starts inherits it.
 const orderVariable = "UNWIND_CRASH_ORDER"
 
 // order is what a child process has to do.
@@ -33,9 +33,11 @@ type order struct {
 	Config    host.Config `json:"config"`
 	// Worlds are those of Config.
 	Worlds namedWorlds `json:"worlds"`
-	// Sticky keeps workflows in memory between their tasks; without it each task replays from the start.
+	// Sticky keeps workflows in memory between their tasks; without it each task replays from the
+	// start.
 	Sticky bool `json:"sticky"`
-	// Armed is the folder of the points at which a process ends or stops itself, Fired that of those where one did.
+	// Armed is the folder of the points at which a process ends or stops itself, Fired that of those
+	// where one did.
 	Armed string `json:"armed"`
 	Fired string `json:"fired"`
 	// Opener opens the worlds in the place of the config's own; empty: nothing is replaced.
@@ -45,8 +47,9 @@ type order struct {
 // Opener opens worlds in the place of those of a config, and returns what is left of that.
 type Opener func(host.Config) (host.Config, []activities.World, error)
 
-// Serve makes this program able to be a worker of the matrix: call it first in main, and in TestMain. In such a worker,
-// and in what supervises for it, it never returns. Openers are chosen by name; a program that measures has none.
+// Serve makes this program able to be a worker of the matrix: call it first in main, and in
+// TestMain. In such a worker, and in what supervises for it, it never returns. Openers are chosen
+// by name; a program that measures has none.
 func Serve(openers map[string]Opener) {
 	path := os.Getenv(orderVariable)
 	if path == "" {
@@ -146,8 +149,9 @@ const (
 	breakStop = "stop"
 )
 
-// arm is a point at which one process breaks, the nth time that any process of the host comes there. Each coming removes
-// one file of its name, and who removes the last one breaks: exactly one process does.
+// arm is a point at which one process breaks, the nth time that any process of the host comes
+// there. Each coming removes one file of its name, and who removes the last one breaks: exactly one
+// process does.
 type arm struct {
 	Label string
 	Break string
@@ -201,7 +205,8 @@ func breakAt(o order) {
 	})
 }
 
-// reached takes one coming away from each arm of a label, and returns those of which it was the last.
+// reached takes one coming away from each arm of a label, and returns those of which it was the
+// last.
 func reached(folder, label string) (due []arm) {
 	names, err := os.ReadDir(folder)
 	if err != nil {

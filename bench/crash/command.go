@@ -21,7 +21,8 @@ func Command(ctx context.Context, args []string) (figures any, missed []string, 
 	flags := flag.NewFlagSet("bench crash", flag.ContinueOnError)
 	flags.IntVar(&o.Kills, "kills", 200, "how many processes to kill")
 	flags.Uint64Var(&o.Seed, "seed", 1, "what all that is random is drawn from")
-	flags.DurationVar(&o.Within, "within", 0, "when no further task starts (default 20m, and from 223 kills on 5.4s for each)")
+	flags.DurationVar(&o.Within, "within", 0,
+		"when no further task starts (default 20m, and from 223 kills on 5.4s for each)")
 	flags.DurationVar(&o.Patience, "patience", 0, "how long a task may take, and once more in peace (default 4m)")
 	flags.IntVar(&o.Hosts, "workers", 0, "how many workers (default 3)")
 	flags.IntVar(&o.Side, "side", 0, "how many tasks side by side (default 6)")
@@ -45,8 +46,10 @@ func Command(ctx context.Context, args []string) (figures any, missed []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	fmt.Printf("\n%d tasks (%d committed, %d unwound), %d kills at %d of %d points and at random moments, %d frozen, %d restarts of the server, %d of the database: lost %d, doubled %d, orphaned %d, blocked %d\n",
-		f.Tasks, f.Committed, f.Unwound, f.Kills, f.Points, f.Of, f.Frozen, f.Servers, f.Databases, f.Lost, f.Doubled, f.Orphaned, f.Blocked)
+	fmt.Printf("\n%d tasks (%d committed, %d unwound), %d kills at %d of %d points and at random moments, %d frozen, "+
+		"%d restarts of the server, %d of the database: lost %d, doubled %d, orphaned %d, blocked %d\n",
+		f.Tasks, f.Committed, f.Unwound, f.Kills, f.Points, f.Of, f.Frozen, f.Servers, f.Databases, f.Lost, f.Doubled,
+		f.Orphaned, f.Blocked)
 	for _, c := range []struct {
 		what string
 		n    int

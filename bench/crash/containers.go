@@ -29,8 +29,8 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// inContainer are commands in a container of their own. Each of them adds its name to a tally, so that it shows how often
-// it was applied.
+// inContainer are commands in a container of their own. Each of them adds its name to a tally, so
+// that it shows how often it was applied.
 type inContainer struct {
 	Host int
 	// Commands is how many there are, Slow how long each takes, in milliseconds.
@@ -110,8 +110,8 @@ func (p *inContainer) setUp(ctx context.Context, r *run, task string) error {
 	return err
 }
 
-// takeSnapshot looks at the container: from within where something may lie over it that its engine does not see. Its volume is
-// looked at where it is.
+// takeSnapshot looks at the container: from within where something may lie over it that its engine
+// does not see. Its volume is looked at where it is.
 func (p *inContainer) takeSnapshot(ctx context.Context) (s found.Snapshot, err error) {
 	if p.within {
 		s, err = found.Within(ctx, p.box)
@@ -121,7 +121,8 @@ func (p *inContainer) takeSnapshot(ctx context.Context) (s found.Snapshot, err e
 	if err != nil || p.volume == "" {
 		return s, err
 	}
-	maps.DeleteFunc(s, func(at string, _ found.Facts) bool { return at == volumeAt || strings.HasPrefix(at, volumeAt+"/") })
+	maps.DeleteFunc(s,
+		func(at string, _ found.Facts) bool { return at == volumeAt || strings.HasPrefix(at, volumeAt+"/") })
 	held, err := found.Files("volume/", p.volume)
 	maps.Copy(s, held)
 	return s, err
@@ -131,7 +132,8 @@ func (p *inContainer) takeSnapshot(ctx context.Context) (s found.Snapshot, err e
 func furniture() io.Reader {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, f := range []struct{ name, content string }{{"tally", "before\n"}, {"doomed-0", "x\n"}, {"doomed-1", "x\n"}, {"kept", "y\n"}} {
+	for _, f := range []struct{ name, content string }{{"tally", "before\n"}, {"doomed-0", "x\n"}, {"doomed-1", "x\n"},
+		{"kept", "y\n"}} {
 		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o604, Size: int64(len(f.content))})
 		_, _ = w.Write([]byte(f.content)) // a buffer takes all
 	}
@@ -172,7 +174,8 @@ func (p *inContainer) tallied() string {
 func (p *inContainer) wants() []found.Want {
 	all := []found.Want{{Change: "~ " + tally, Facts: holds(p.tallied())}}
 	for i := range p.Commands {
-		all = append(all, found.Want{Change: fmt.Sprintf("- /srv/doomed-%d", i)}, found.Want{Change: fmt.Sprintf("+ /srv/new-%d", i)},
+		all = append(all, found.Want{Change: fmt.Sprintf("- /srv/doomed-%d", i)},
+			found.Want{Change: fmt.Sprintf("+ /srv/new-%d", i)},
 			found.Want{Change: fmt.Sprintf("+ /srv/new-%d/file", i), Facts: holds("1\n")})
 		if p.volume != "" {
 			all = append(all, found.Want{Change: fmt.Sprintf("+ volume/new-%d", i)})
@@ -184,8 +187,8 @@ func (p *inContainer) wants() []found.Want {
 	return all
 }
 
-// rerun are the losses of a command that has run again: the note of its step says that the container was rolled back
-// before it did. Layers lose none of that.
+// rerun are the losses of a command that has run again: the note of its step says that the
+// container was rolled back before it did. Layers lose none of that.
 func (p *inContainer) rerun(e taskEnd) []string {
 	for i := range p.Commands {
 		noted := func(what string) bool {
@@ -237,8 +240,8 @@ func (p *inContainer) judgePart(ctx context.Context, r *run, e taskEnd) (v verdi
 	return v, err
 }
 
-// settle waits, for a while, until the engine has done with the container what it was asked for by who is dead by now: it
-// is paused while it is committed.
+// settle waits, for a while, until the engine has done with the container what it was asked for by
+// who is dead by now: it is paused while it is committed.
 func (p *inContainer) settle(ctx context.Context, r *run) error {
 	limit := time.Now().Add(stopLimit)
 	for {
@@ -253,7 +256,8 @@ func (p *inContainer) settle(ctx context.Context, r *run) error {
 	}
 }
 
-// leftOver are the containers beside the one, and the images that neither it stands on nor a later rollback needs.
+// leftOver are the containers beside the one, and the images that neither it stands on nor a later
+// rollback needs.
 func (p *inContainer) leftOver(ctx context.Context, r *run, e taskEnd) (left []string, err error) {
 	all, images, err := p.listMade(ctx, r)
 	if err != nil {
@@ -289,8 +293,9 @@ func (p *inContainer) leftOver(ctx context.Context, r *run, e taskEnd) (left []s
 	return left, nil
 }
 
-// keeps says that a rollback, or a redo, needs the image of this name yet, or that it is one that an undo has said it looks
-// for again: an engine may have come late to the request of a worker that was killed.
+// keeps says that a rollback, or a redo, needs the image of this name yet, or that it is one that
+// an undo has said it looks for again: an engine may have come late to the request of a worker that
+// was killed.
 func (p *inContainer) keeps(e taskEnd, name string) bool {
 	for i := range p.Commands {
 		if e.committed() && strings.HasPrefix(name, "unwind/checkpoint:"+e.token(p.id(i))) {
@@ -365,5 +370,6 @@ func (p *inContainer) readFile(ctx context.Context, r *run, path string) (string
 }
 
 func (p *inContainer) String() string {
-	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v, within %v, volume %v", p.n, p.Host, p.Commands, p.Slow, p.Reads, p.within, p.Volume)
+	return fmt.Sprintf("exec-%d on host %d: %d commands of %v ms, reads %v, within %v, volume %v", p.n, p.Host, p.Commands,
+		p.Slow, p.Reads, p.within, p.Volume)
 }

@@ -23,8 +23,10 @@ type database struct {
 	starting sync.Mutex // one restart at a time
 }
 
-// serveDatabase lets the workers reach the server of a world at an address. The server is killed, stalled and cut off by the world's name.
-func (r *run) serveDatabase(world string, s databaseServer, network, address string, dial func(context.Context) (net.Conn, error)) error {
+// serveDatabase lets the workers reach the server of a world at an address. The server is killed,
+// stalled and cut off by the world's name.
+func (r *run) serveDatabase(world string, s databaseServer, network, address string,
+	dial func(context.Context) (net.Conn, error)) error {
 	way, err := newWire(network, address, dial)
 	if err != nil {
 		return err
@@ -62,7 +64,8 @@ func insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// untilNone looks until nothing is left, which may take a moment, and returns what is left in the end.
+// untilNone looks until nothing is left, which may take a moment, and returns what is left in the
+// end.
 func untilNone(ctx context.Context, look func() ([]string, error)) (left []string, err error) {
 	for began := time.Now(); ; pause(ctx, again) {
 		if left, err = look(); err != nil || len(left) == 0 || time.Since(began) > stopLimit {
@@ -75,7 +78,8 @@ func untilNone(ctx context.Context, look func() ([]string, error)) (left []strin
 func (v *verdict) judgeRecord(id, token, state string, kept bool) {
 	switch {
 	case kept && state != "applied":
-		v.Lost = append(v.Lost, fmt.Sprintf("%s: the record of token %s is %q, though its step is committed", id, token, state))
+		v.Lost = append(v.Lost,
+			fmt.Sprintf("%s: the record of token %s is %q, though its step is committed", id, token, state))
 	case !kept && (state == "applied" || state == "undoing"):
 		v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: the record of token %s is %s", id, token, state))
 	}

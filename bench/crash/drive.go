@@ -21,7 +21,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// drive plays one task with its faults from the beginning to the verdict. An error is one of the matrix itself.
+// drive plays one task with its faults from the beginning to the verdict. An error is one of the
+// matrix itself.
 func (r *run) drive(ctx context.Context, p plan) (err error) {
 	began := time.Now()
 	defer func() {
@@ -63,7 +64,8 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 		}
 		n, stuck := m.thaw(p.ID)
 		if frozen += n; stuck > 0 {
-			v.Blocked = append(v.Blocked, fmt.Sprintf("%s: %d workers that were woken did not finish within %s", m.Host, stuck, stopLimit))
+			v.Blocked = append(v.Blocked,
+				fmt.Sprintf("%s: %d workers that were woken did not finish within %s", m.Host, stuck, stopLimit))
 		}
 	}
 	r.fleet.calm(ctx) // others may have frozen a worker that was at work for this task
@@ -113,7 +115,8 @@ func (r *run) record(p plan, e taskEnd, v verdict, frozen int, took time.Duratio
 	case 2:
 		f.Redone++
 	}
-	fmt.Fprintf(r.Log, "%-16s %5.1fs %-9s %s %s, kills so far %d. %s\n", p.ID, took.Seconds(), p.Ends, p.Sequel, e.Report.Status, r.killed(), strings.TrimSpace(cause))
+	fmt.Fprintf(r.Log, "%-16s %5.1fs %-9s %s %s, kills so far %d. %s\n", p.ID, took.Seconds(), p.Ends, p.Sequel,
+		e.Report.Status, r.killed(), strings.TrimSpace(cause))
 	if !v.clean() {
 		fmt.Fprintf(r.Log, "   parts %v\n   faults %v\n   gate %q at once %v\n", p.Parts, p.Faults, p.Gate, p.AtOnce)
 		raw, _ := json.Marshal(e.Report) // plain data
@@ -159,13 +162,15 @@ func (d *driver) document() (json.RawMessage, error) {
 			s["retry"] = map[string]any{"attempts": d.plan.Attempts, "backoff": "200ms", "max": "1s"}
 			if s["id"] == d.plan.Gate {
 				s["gate"] = "ask"
-			} else if uses := fmt.Sprint(s["uses"]); strings.HasPrefix(uses, "stripe.payment_intent.c") || uses == "stripe.refund.create" {
+			} else if uses := fmt.Sprint(s["uses"]); strings.HasPrefix(uses, "stripe.payment_intent.c") ||
+				uses == "stripe.refund.create" {
 				s["gate"] = "none" // else each payment would ask
 			}
 			steps = append(steps, s)
 		}
 	}
-	return json.Marshal(map[string]any{"name": d.plan.ID, "agent": d.plan.ID, "steps": steps}) // of one agent, the second of two equal payments would be asked about
+	// of one agent, the second of two equal payments would be asked about
+	return json.Marshal(map[string]any{"name": d.plan.ID, "agent": d.plan.ID, "steps": steps})
 }
 
 // again is how soon something is tried again that the server has not answered.
@@ -242,7 +247,8 @@ func (d *driver) toTheEnd(ctx context.Context) (e taskEnd, v verdict, err error)
 	return e, v, err
 }
 
-// follow decides the gates, cancels what is to be canceled, and returns how the workflow has ended that is followed now.
+// follow decides the gates, cancels what is to be canceled, and returns how the workflow has ended
+// that is followed now.
 func (d *driver) follow(ctx context.Context, failed <-chan error) (report compensations.Report, v verdict, err error) {
 	limit, inPeace := time.After(d.Patience), false
 	tick := time.NewTicker(300 * time.Millisecond)
@@ -267,7 +273,8 @@ func (d *driver) follow(ctx context.Context, failed <-chan error) (report compen
 				continue
 			}
 			s, _ := d.state(ctx) // best effort
-			v.Blocked = []string{fmt.Sprintf("not closed within %s, nor in %[1]s of peace: %s %s", d.Patience, d.pending(ctx), describeState(s))}
+			v.Blocked = []string{fmt.Sprintf("not closed within %s, nor in %[1]s of peace: %s %s", d.Patience, d.pending(ctx),
+				describeState(s))}
 			return report, v, d.giveUp(ctx)
 		case <-tick.C:
 			if stuck := d.decideWaiting(ctx); stuck != "" {
@@ -278,8 +285,8 @@ func (d *driver) follow(ctx context.Context, failed <-chan error) (report compen
 	}
 }
 
-// await returns how a workflow ended, however often the server goes away meanwhile. It returns nothing about one that was
-// terminated: another workflow continues it.
+// await returns how a workflow ended, however often the server goes away meanwhile. It returns
+// nothing about one that was terminated: another workflow continues it.
 func (d *driver) await(ctx context.Context, c protocol.Chain) {
 	var report compensations.Report
 	for ctx.Err() == nil {
@@ -389,8 +396,8 @@ func (d *driver) stop(ctx context.Context) {
 	}
 }
 
-// terminate ends what owns the ledger with nothing undone, and has it recovered. It is not done where the server does not
-// answer: then the next look goes on with it.
+// terminate ends what owns the ledger with nothing undone, and has it recovered. It is not done
+// where the server does not answer: then the next look goes on with it.
 func (d *driver) terminate(ctx context.Context) (done bool) {
 	server := recovery.Server{Client: d.client, Namespace: d.server.Namespace}
 	dead, err := server.TakeOver(ctx, d.now.WorkflowID, "crash", converter.GetDefaultDataConverter())
@@ -414,8 +421,9 @@ func (d *driver) terminate(ctx context.Context) (done bool) {
 	return true // it had ended by itself
 }
 
-// decideAgain is after how long a gate is decided once more that is still there: a worker may have told of a gate that went
-// with it, before it was in the history; the decision came before the gate then, and decided nothing.
+// decideAgain is after how long a gate is decided once more that is still there: a worker may have
+// told of a gate that went with it, before it was in the history; the decision came before the gate
+// then, and decided nothing.
 const decideAgain = 10 * time.Second
 
 // decide decides a gate.
@@ -427,7 +435,8 @@ func (d *driver) decide(ctx context.Context, g protocol.GateView) {
 	if d.plan.Ends == rejected && g.Step == d.plan.last() {
 		signal = protocol.SignalReject
 	}
-	err := d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, signal, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
+	err := d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, signal,
+		protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "crash"})
 	if err == nil {
 		d.decided[g.Digest] = time.Now()
 	}
@@ -444,7 +453,8 @@ func (d *driver) killedSupervisor() bool {
 }
 
 func (d *driver) accept(ctx context.Context, s compensations.StepReport) {
-	_ = d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, compensations.SignalResolve, map[string]any{ // if it is lost, the next look sends it
+	// if it is lost, the next look sends it
+	_ = d.client.SignalWorkflow(ctx, d.now.WorkflowID, d.now.RunID, compensations.SignalResolve, map[string]any{
 		"step": s.Step, "digest": s.Digest, "do": "accept", "who": "crash", "why": "nobody can know",
 	})
 }

@@ -35,7 +35,8 @@ func (p *inEtcd) change(prefix string) map[string]any {
 	with := map[string]any{
 		"database": appDatabase,
 		"put": []map[string]any{
-			{"key": prefix + "limit", "value": "20"}, {"key": prefix + "owner", "value": "green", "keep_lease": true}, {"key": prefix + "made", "value": "new"},
+			{"key": prefix + "limit", "value": "20"}, {"key": prefix + "owner", "value": "green", "keep_lease": true},
+			{"key": prefix + "made", "value": "new"},
 		},
 	}
 	if p.Clears {
@@ -50,7 +51,8 @@ type etcdServer struct {
 
 	client *etcd.Client
 	lease  etcd.LeaseID
-	// before and after are dumps of the keys of a step; after is that of twins on which we were not, by whether keys are cleared.
+	// before and after are dumps of the keys of a step; after is that of twins on which we were not,
+	// by whether keys are cleared.
 	before string
 	after  map[bool]string
 }
@@ -79,7 +81,8 @@ func (r *run) setEtcd(ctx context.Context) (err error) {
 			return err
 		}
 		ops := []etcd.Op{
-			etcd.OpPut(twin+"limit", "20"), etcd.OpPut(twin+"owner", "green", etcd.WithLease(p.lease)), etcd.OpPut(twin+"made", "new"),
+			etcd.OpPut(twin+"limit", "20"), etcd.OpPut(twin+"owner", "green", etcd.WithLease(p.lease)),
+			etcd.OpPut(twin+"made", "new"),
 		}
 		if clears {
 			ops = append(ops, etcd.OpDelete(twin+"cache/", etcd.WithPrefix()))
@@ -98,7 +101,8 @@ func (r *run) setEtcd(ctx context.Context) (err error) {
 	}
 	endpoint := "http://" + r.databases["etcd"].wire.listener.Addr().String()
 	for _, m := range r.fleet.members {
-		m.Config = m.With(&world.Settings{Databases: map[string]world.DatabaseSettings{appDatabase: {Endpoints: []string{endpoint}}}})
+		m.Config = m.With(
+			&world.Settings{Databases: map[string]world.DatabaseSettings{appDatabase: {Endpoints: []string{endpoint}}}})
 	}
 	return nil
 }
@@ -162,7 +166,8 @@ func (p *inEtcd) judgePart(ctx context.Context, r *run, e taskEnd) (v verdict, e
 		var record struct{ State string }
 		var images int
 		if err := insist(ctx, func() error {
-			found, err := r.etcd.client.Txn(ctx).Then(etcd.OpGet("unwind/record/"+token), etcd.OpGet("unwind/images/"+token)).Commit()
+			found, err := r.etcd.client.Txn(ctx).Then(etcd.OpGet("unwind/record/"+token),
+				etcd.OpGet("unwind/images/"+token)).Commit()
 			if err != nil {
 				return err
 			}
@@ -177,7 +182,8 @@ func (p *inEtcd) judgePart(ctx context.Context, r *run, e taskEnd) (v verdict, e
 		}
 		v.judgeRecord(p.id, token, record.State, e.committed() && token == e.token(p.id))
 		if images > 0 && record.State != "applied" {
-			v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: what the keys held before token %s is kept, and its record is %q", p.id, token, record.State))
+			v.Orphaned = append(v.Orphaned,
+				fmt.Sprintf("%s: what the keys held before token %s is kept, and its record is %q", p.id, token, record.State))
 		}
 	}
 	return v, nil

@@ -19,7 +19,8 @@ type fault struct {
 	World string        // the world whose server of databases it hits
 	After time.Duration // since the task was started; a fault at a point is armed before
 	For   time.Duration
-	// At is the point, and Nth counts, from 1, how often processes of the host reach it until the fault strikes.
+	// At is the point, and Nth counts, from 1, how often processes of the host reach it until the
+	// fault strikes.
 	At  string
 	Nth int
 }
@@ -29,9 +30,11 @@ func (f fault) String() string {
 		return fmt.Sprintf("%s crash-%d at %s (%d)", f.Kind, f.Host, f.At, f.Nth)
 	}
 	if f.World != "" {
-		return fmt.Sprintf("%s of %s after %s for %s", f.Kind, f.World, f.After.Round(time.Millisecond), f.For.Round(time.Millisecond))
+		return fmt.Sprintf("%s of %s after %s for %s", f.Kind, f.World, f.After.Round(time.Millisecond),
+			f.For.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("%s crash-%d after %s for %s", f.Kind, f.Host, f.After.Round(time.Millisecond), f.For.Round(time.Millisecond))
+	return fmt.Sprintf("%s crash-%d after %s for %s", f.Kind, f.Host, f.After.Round(time.Millisecond),
+		f.For.Round(time.Millisecond))
 }
 
 // kind names a fault.
@@ -57,7 +60,8 @@ const (
 	dropDatabase  kind = "drop database"  // every connection to it breaks
 )
 
-// injectors do a fault when its time has come. Those of a point are armed beforehand, and are not here.
+// injectors do a fault when its time has come. Those of a point are armed beforehand, and are not
+// here.
 var injectors = map[kind]func(context.Context, *run, fault) error{
 	killWorker: func(_ context.Context, r *run, f fault) error {
 		r.fleet.members[f.Host].kill()
@@ -106,12 +110,13 @@ var injectors = map[kind]func(context.Context, *run, fault) error{
 
 // dropStripe breaks the next few requests that change something, whosoever they are.
 func (r *run) dropStripe(how emulator.Effect, times int) error {
-	r.emulator.Inject(emulator.Fault{Do: how, Times: times, On: func(q emulator.Received) bool { return q.Method != http.MethodGet }})
+	r.emulator.Inject(emulator.Fault{Do: how, Times: times,
+		On: func(q emulator.Received) bool { return q.Method != http.MethodGet }})
 	return nil
 }
 
-// faults draws what a task meets: a break at its own point, often another at a point of the same task, and what comes at
-// any moment.
+// faults draws what a task meets: a break at its own point, often another at a point of the same
+// task, and what comes at any moment.
 func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (faults []fault) {
 	faults = p.breakAt(r, first, hosts)
 	if r.IntN(5) < 3 {
@@ -203,7 +208,8 @@ func (p plan) comesBy(when phase) bool {
 	return true
 }
 
-// breakAt breaks a process at a point, on the host of the step, or on all hosts where any can run it.
+// breakAt breaks a process at a point, on the host of the step, or on all hosts where any can run
+// it.
 func (p plan) breakAt(r *rand.Rand, t target, hosts int) (faults []fault) {
 	f := fault{Kind: killAt, At: t.Label, Nth: 1}
 	if r.IntN(4) == 0 {

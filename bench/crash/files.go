@@ -80,7 +80,8 @@ func (p *files) steps() []map[string]any {
 		step["with"] = map[string]any{"paths": []string{at("doomed"), at("old")}}
 	} else {
 		step["with"] = map[string]any{"files": []map[string]any{
-			{"path": at("old"), "content": fresh}, {"path": at("new/deep/one"), "content": fresh}, {"path": at("two"), "content": fresh},
+			{"path": at("old"), "content": fresh}, {"path": at("new/deep/one"), "content": fresh},
+			{"path": at("two"), "content": fresh},
 		}}
 	}
 	if p.Fails {
@@ -91,7 +92,8 @@ func (p *files) steps() []map[string]any {
 
 func (p *files) wants() []found.Want {
 	if p.Deletes {
-		return []found.Want{{Change: "- old"}, {Change: "- doomed"}, {Change: "- doomed/a"}, {Change: "- doomed/b"}, {Change: "- doomed/link"}}
+		return []found.Want{{Change: "- old"}, {Change: "- doomed"}, {Change: "- doomed/a"}, {Change: "- doomed/b"},
+			{Change: "- doomed/link"}}
 	}
 	written := holds(fresh)
 	return []found.Want{
@@ -127,8 +129,8 @@ func (p *files) judgePart(_ context.Context, _ *run, e taskEnd) (v verdict, err 
 	return v, nil
 }
 
-// findStaged are the files that a token has left in the store beside a root: after an undo, its tombstones are plain and empty,
-// but for what a rollback keeps.
+// findStaged are the files that a token has left in the store beside a root: after an undo, its
+// tombstones are plain and empty, but for what a rollback keeps.
 func findStaged(root, token string, keeps bool) (left []string, err error) {
 	for _, where := range []string{"stage", "undo"} {
 		at := filepath.Join(root, ".unwind", where, token)

@@ -70,7 +70,8 @@ func (m *member) settle(o order) error {
 // restartPause is the longest time that a host is without a worker.
 const restartPause = time.Second
 
-// keepRunning serves the host until ctx ends: a worker that has ended, or has stopped itself, is followed by another.
+// keepRunning serves the host until ctx ends: a worker that has ended, or has stopped itself, is
+// followed by another.
 func (m *member) keepRunning(ctx context.Context) error {
 	defer close(m.ended)
 	for ctx.Err() == nil {
@@ -100,13 +101,14 @@ func (m *member) keepRunning(ctx context.Context) error {
 	return nil
 }
 
-// stopLimit is how long a worker may take to finish what it does. Without an answer from the server it needs 10 s for saying
-// that it stops, 5 s (its StopTimeout) each for workflows, local activities and activities, one after the other, and 5 s more
-// for those that are cancelled then.
+// stopLimit is how long a worker may take to finish what it does. Without an answer from the server
+// it needs 10 s for saying that it stops, 5 s (its StopTimeout) each for workflows, local
+// activities and activities, one after the other, and 5 s more for those that are cancelled then.
 const stopLimit = 35 * time.Second
 
-// freeze sets a worker aside that has stopped itself, under the task that wanted it, and cuts it off: what a server sends
-// to a worker that sleeps with its connections open is lost for as long as a heartbeat takes, time and again.
+// freeze sets a worker aside that has stopped itself, under the task that wanted it, and cuts it
+// off: what a server sends to a worker that sleeps with its connections open is lost for as long as
+// a heartbeat takes, time and again.
 func (m *member) freeze(p *process) {
 	m.wire.drop()
 	task := ""
@@ -133,8 +135,8 @@ func (m *member) freeze(p *process) {
 // sleepLimit is the longest time that a worker is frozen.
 const sleepLimit = 25 * time.Second
 
-// thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it. It returns how many there were,
-// and how many of them did not come to their end.
+// thaw wakes what a task has frozen, lets it finish what it was about to do, and ends it. It
+// returns how many there were, and how many of them did not come to their end.
 func (m *member) thaw(task string) (n, stuck int) {
 	m.mu.Lock()
 	all := m.frozen[task]
@@ -148,7 +150,8 @@ func (m *member) thaw(task string) (n, stuck int) {
 	return len(all), stuck
 }
 
-// calm waits until every worker that is frozen now has been woken and has ended: whatever it was about to do has been done.
+// calm waits until every worker that is frozen now has been woken and has ended: whatever it was
+// about to do has been done.
 func (f *fleet) calm(ctx context.Context) {
 	for _, m := range f.members {
 		m.mu.Lock()
@@ -189,7 +192,8 @@ func (m *member) killThose(name string) {
 	}
 }
 
-// firedAt are the labels at which a process of the host broke, with how often one of a supervisor's killed it.
+// firedAt are the labels at which a process of the host broke, with how often one of a supervisor's
+// killed it.
 func (m *member) firedAt() (labels []string, supervisors int) {
 	names, _ := os.ReadDir(m.fired())
 	for _, f := range names {

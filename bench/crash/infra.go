@@ -158,9 +158,11 @@ func (p *infra) count(v *verdict, objects, known map[string]string, e taskEnd) {
 	}
 }
 
-// reportNames says that the report names the region's object, as a loss or in the outcome of the step.
+// reportNames says that the report names the region's object, as a loss or in the outcome of the
+// step.
 func (p *infra) reportNames(e taskEnd, region string) bool {
-	return named(e, address(region)) || slices.ContainsFunc(e.notes(p.id), func(n string) bool { return strings.Contains(n, address(region)) })
+	return named(e, address(region)) ||
+		slices.ContainsFunc(e.notes(p.id), func(n string) bool { return strings.Contains(n, address(region)) })
 }
 
 func address(region string) string { return fmt.Sprintf("terraform_data.object[%q]", region) }
@@ -170,7 +172,8 @@ func (p *infra) held(v *verdict, state found.Snapshot, objects map[string]string
 	for _, region := range []string{"eu", "us"} {
 		id := strings.Trim(state[address(region)]["id"], `"`)
 		if objects[id] != region {
-			v.Lost = append(v.Lost, fmt.Sprintf("%s: region %s has the id %q in the state, and no object of that id", p.id, region, id))
+			v.Lost = append(v.Lost,
+				fmt.Sprintf("%s: region %s has the id %q in the state, and no object of that id", p.id, region, id))
 		}
 	}
 	if now := state["output.release"]["value"]; now != `"2"` {
@@ -200,7 +203,8 @@ func (p *infra) workIn(token string) (left []string, err error) {
 			return nil
 		case err != nil:
 			return err
-		case d.IsDir() && filepath.Base(filepath.Dir(path)) == "work" && filepath.Base(filepath.Dir(filepath.Dir(path))) == token:
+		case d.IsDir() && filepath.Base(filepath.Dir(path)) == "work" &&
+			filepath.Base(filepath.Dir(filepath.Dir(path))) == token:
 			left = append(left, path+" is left over")
 			return fs.SkipDir
 		case d.IsDir() && d.Name() != token && len(d.Name()) == len(token):
@@ -265,7 +269,8 @@ func (r *run) copyPrior(_ context.Context, dir, objects string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, found.StateFile), bytes.ReplaceAll(r.prior.state, from, to), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, found.StateFile), bytes.ReplaceAll(r.prior.state, from, to),
+		0o600); err != nil {
 		return err
 	}
 	for id := range maps.Keys(r.prior.made) {

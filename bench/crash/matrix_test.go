@@ -10,7 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// worlds are those of the machine. One that is missing is not tested, and fails where nothing may be skipped.
+// worlds are those of the machine. One that is missing is not tested, and fails where nothing may
+// be skipped.
 func worlds(t *testing.T) []string {
 	t.Helper()
 	all := []string{"file", "stripe"}
@@ -24,8 +25,8 @@ func worlds(t *testing.T) []string {
 	return all
 }
 
-// TestMatrix is a small matrix, and a large one in a deep run: what is lost, doubled, left over or blocked in it is told in
-// the log.
+// TestMatrix is a small matrix, and a large one in a deep run: what is lost, doubled, left over or
+// blocked in it is told in the log.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	o := Options{Kills: 15, Seed: 1, Within: time.Minute, Worlds: worlds(t), Log: t.Output()}
@@ -40,17 +41,20 @@ func TestMatrix(t *testing.T) {
 	require.NotZero(t, f.Unwound)
 }
 
-// TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that has just put back what a
-// command had changed in a volume: what the engine does not see is looked at from within, and where the volume is.
+// TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that
+// has just put back what a command had changed in a volume: what the engine does not see is looked
+// at from within, and where the volume is.
 func TestLayersAndVolumesAreInTheMatrix(t *testing.T) {
 	t.Parallel()
 	testrun.NeedRoot(t, "layers over containers and copies of volumes")
 	if err := hasEngine(); err != nil {
 		testrun.Skipf(t, "no Docker engine answers: %v", err)
 	}
-	layers := plan{ID: "layers", Ends: fails, Attempts: 100, Parts: []part{&inContainer{Host: 1, Commands: 2, Slow: []int{0, 0}}, &files{Fails: true}}}
+	layers := plan{ID: "layers", Ends: fails, Attempts: 100,
+		Parts: []part{&inContainer{Host: 1, Commands: 2, Slow: []int{0, 0}}, &files{Fails: true}}}
 	layers.Faults = []fault{{Kind: killAt, Host: 1, At: "container.exec:layers-restored", Nth: 1}}
-	volumes := plan{ID: "volumes", Ends: commits, Sequel: redone, Attempts: 100, Parts: []part{&inContainer{Volume: true, Commands: 2, Slow: []int{0, 0}}, &files{}}}
+	volumes := plan{ID: "volumes", Ends: commits, Sequel: redone, Attempts: 100,
+		Parts: []part{&inContainer{Volume: true, Commands: 2, Slow: []int{0, 0}}, &files{}}}
 	volumes.Faults = []fault{{Kind: killAt, At: "container.exec:volumes-restored", Nth: 1}}
 	plans := []plan{layers, volumes}
 	for _, p := range plans {
@@ -66,7 +70,8 @@ func TestLayersAndVolumesAreInTheMatrix(t *testing.T) {
 	require.Equal(t, 1, f.Redone)
 }
 
-// TestAJournalThatNoStepHasCreatedHoldsNothing judges tasks that ended before a step of any task had begun on the database.
+// TestAJournalThatNoStepHasCreatedHoldsNothing judges tasks that ended before a step of any task
+// had begun on the database.
 func TestAJournalThatNoStepHasCreatedHoldsNothing(t *testing.T) {
 	server := postgrestest.Need(t)
 	r := &run{postgres: &postgresServer{Server: server}}

@@ -49,8 +49,9 @@ type mutant struct {
 	activities.Action
 	files string // the root of the world of files
 	cache string // the address of the Redis database
-	apply func(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error)
-	undo  func(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error)
+	apply func(m mutant, ctx context.Context, e activities.Entry, s activities.Step,
+		want activities.Digest) (activities.Result, error)
+	undo func(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error)
 }
 
 // Spec is the action's, without the Preflight, which a mutant does not have.
@@ -60,7 +61,8 @@ func (m mutant) Spec() activities.Spec {
 	return s
 }
 
-func (m mutant) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (m mutant) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	if m.apply == nil {
 		return m.Action.Apply(ctx, e, s, want)
 	}
@@ -96,10 +98,13 @@ func mutate(change func(mutant) mutant) Opener {
 			raw, err := os.ReadFile(strings.TrimPrefix(c.Secrets["CACHE_URL"], "file:"))
 			problems = append(problems, err)
 			cache = string(raw)
-			add(redis.New(redis.Config{Databases: map[string]redis.Database{appDatabase: {URL: func() (string, error) { return cache, nil }}}}))
+			add(redis.New(
+				redis.Config{
+					Databases: map[string]redis.Database{appDatabase: {URL: func() (string, error) { return cache, nil }}}}))
 		}
 		if s := host.SettingsOf[*etcd.Settings](c); s != nil {
-			add(etcd.New(etcd.Config{Databases: map[string]etcd.Database{appDatabase: {Endpoints: s.Databases[appDatabase].Endpoints}}}))
+			add(etcd.New(
+				etcd.Config{Databases: map[string]etcd.Database{appDatabase: {Endpoints: s.Databases[appDatabase].Endpoints}}}))
 		}
 		if err := errors.Join(problems...); err != nil {
 			return c, nil, err
@@ -119,7 +124,8 @@ func mutate(change func(mutant) mutant) Opener {
 // entered is a point before anything of a forward.
 const entered = "mutant:entered"
 
-func forgetsTheFence(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func forgetsTheFence(m mutant, ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	if m.Spec().Name == "file.write" {
 		point.Reach(entered)
 	}
@@ -131,7 +137,8 @@ func forgetsTheFence(m mutant, ctx context.Context, e activities.Entry, s activi
 	return result, err
 }
 
-func dropsTheRegistration(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func dropsTheRegistration(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone,
+	error) {
 	if m.Spec().Name != "file.write" {
 		return activities.Undone{Outcome: activities.Nothing, Observed: "there is no record of it"}, nil
 	}
@@ -139,7 +146,8 @@ func dropsTheRegistration(m mutant, ctx context.Context, e activities.Entry, d a
 }
 
 // losesItsRecord dies in the middle of a change, and its record is not on the disk.
-func losesItsRecord(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func losesItsRecord(m mutant, ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	result, err := m.Action.Apply(ctx, e, s, want)
 	first := func() bool { return os.Mkdir(filepath.Join(m.files, "..", "lost-"+e.Token), 0o700) == nil }
 	switch name := m.Spec().Name; {
@@ -176,7 +184,8 @@ func (m mutant) forgetInRedis(token string) error {
 	return err
 }
 
-func doublesTheEffect(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func doublesTheEffect(m mutant, ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	if m.Spec().Name == "stripe.customer.create" {
 		again := e
 		again.Token = activities.NewToken(e.Token, "again", 1)
@@ -187,7 +196,8 @@ func doublesTheEffect(m mutant, ctx context.Context, e activities.Entry, s activ
 	return m.Action.Apply(ctx, e, s, want)
 }
 
-func leavesAProcess(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func leavesAProcess(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone,
+	error) {
 	c := exec.Command("sleep", "600")
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := c.Start(); err != nil {
@@ -196,20 +206,23 @@ func leavesAProcess(m mutant, ctx context.Context, e activities.Entry, d activit
 	return m.Action.Undo(ctx, e, d)
 }
 
-func leavesWhatItStaged(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func leavesWhatItStaged(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone,
+	error) {
 	undone, err := m.Action.Undo(ctx, e, d)
 	left := filepath.Join(m.files, ".unwind", "stage", e.Token)
 	return undone, errors.Join(err, os.RemoveAll(left), os.Mkdir(left, 0o700))
 }
 
-func rollsNothingBack(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+func rollsNothingBack(m mutant, ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone,
+	error) {
 	if d.Redoable && m.Spec().Name == "file.delete" {
 		return activities.Undone{Outcome: activities.Restored, Observed: "all is as before"}, nil
 	}
 	return m.Action.Undo(ctx, e, d)
 }
 
-func redoesNothing(m mutant, ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func redoesNothing(m mutant, ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	if e.Redoes != "" && m.Spec().Name != "file.write" {
 		return activities.Result{Summary: "done again"}, nil
 	}
@@ -220,7 +233,8 @@ func neverComesBack(mutant, context.Context, activities.Entry, activities.Decisi
 	return activities.Undone{}, activities.Errorf(activities.ActionFailed, "not today")
 }
 
-// TestMutantsAreFound plays one task on each mutant: the matrix must name the defect, and find none in the unchanged worker.
+// TestMutantsAreFound plays one task on each mutant: the matrix must name the defect, and find none
+// in the unchanged worker.
 func TestMutantsAreFound(t *testing.T) {
 	killed := []fault{{Kind: killAt, Host: 0, At: "file.write:swapped", Nth: 1}}
 	for _, c := range []struct {
@@ -238,7 +252,8 @@ func TestMutantsAreFound(t *testing.T) {
 		{"forgets the fence", fails, stays, []fault{{Kind: freezeAt, At: entered, Nth: 1}}, 1, &files{}, lost},
 		{"drops a registration", fails, stays, killed, 100, &files{Deletes: true}, lost},
 		{"loses its record", fails, stays, nil, 100, &files{}, lost},
-		{"doubles an effect", commits, stays, killed, 100, &payments{Kind: "customer"}, func(f Figures) int { return f.Doubled }},
+		{"doubles an effect", commits, stays, killed, 100, &payments{Kind: "customer"},
+			func(f Figures) int { return f.Doubled }},
 		{"leaves a process", fails, stays, nil, 100, &files{}, orphaned},
 		{"leaves what it staged", fails, stays, nil, 100, &files{}, orphaned},
 		{"rolls nothing back", commits, rolledBack, nil, 100, &files{Deletes: true}, lost},
@@ -257,31 +272,33 @@ func TestMutantsAreFound(t *testing.T) {
 		{"never comes back", fails, stays, nil, 100, &files{}, func(f Figures) int { return f.Blocked }},
 	} {
 		world := activities.WorldOf(c.part.actions()[0])
-		t.Run(strings.TrimSpace(fmt.Sprintf("%s of %s, a task that %s %s", c.mutant, world, c.ends, c.sequel)), func(t *testing.T) {
-			t.Parallel()
-			testrun.Sampled(t)
-			if why := missing()[world]; why != nil {
-				testrun.Skipf(t, "nothing of world %s is tested: %v", world, why)
-			}
-			p := plan{ID: "mutant", Ends: c.ends, Sequel: c.sequel, Faults: c.faults, Attempts: max(c.tries, 1)}
-			if c.finds == nil {
-				p.Attempts = 100
-			}
-			p.Parts = []part{c.part, &files{Fails: c.ends == fails}}
-			for n, each := range p.Parts {
-				each.name(n)
-			}
-			f, err := Run(t.Context(), Options{
-				Hosts: 1, Patience: 25 * time.Second, Worlds: []string{"file", world}, Log: t.Output(), opener: c.mutant, plans: []plan{p},
+		t.Run(strings.TrimSpace(fmt.Sprintf("%s of %s, a task that %s %s", c.mutant, world, c.ends, c.sequel)),
+			func(t *testing.T) {
+				t.Parallel()
+				testrun.Sampled(t)
+				if why := missing()[world]; why != nil {
+					testrun.Skipf(t, "nothing of world %s is tested: %v", world, why)
+				}
+				p := plan{ID: "mutant", Ends: c.ends, Sequel: c.sequel, Faults: c.faults, Attempts: max(c.tries, 1)}
+				if c.finds == nil {
+					p.Attempts = 100
+				}
+				p.Parts = []part{c.part, &files{Fails: c.ends == fails}}
+				for n, each := range p.Parts {
+					each.name(n)
+				}
+				f, err := Run(t.Context(), Options{
+					Hosts: 1, Patience: 25 * time.Second, Worlds: []string{"file", world}, Log: t.Output(), opener: c.mutant,
+					plans: []plan{p},
+				})
+				require.NoError(t, err)
+				require.Equal(t, 1, f.Tasks)
+				if c.finds == nil {
+					require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
+					return
+				}
+				require.NotZero(t, c.finds(f), "%+v", f)
 			})
-			require.NoError(t, err)
-			require.Equal(t, 1, f.Tasks)
-			if c.finds == nil {
-				require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
-				return
-			}
-			require.NotZero(t, c.finds(f), "%+v", f)
-		})
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/examples/found"
 )
 
-// part is one or more steps of a task in one world, with the piece of the world that they work on, and an independent
-// check of the result.
+// part is one or more steps of a task in one world, with the piece of the world that they work on,
+// and an independent check of the result.
 type part interface {
 	// name distinguishes the part from the others of its task.
 	name(n int)
@@ -106,12 +106,13 @@ func (v verdict) clean() bool {
 	return len(v.Lost)+len(v.Doubled)+len(v.Orphaned)+len(v.Blocked) == 0
 }
 
-// differences are the unexpected differences between two observations of a world. If the task has committed, want should be
-// there; otherwise nothing but what the report names.
+// differences are the unexpected differences between two observations of a world. If the task has
+// committed, want should be there; otherwise nothing but what the report names.
 func differences(world string, before, now found.Snapshot, want []found.Want, e taskEnd, losses ...string) []string {
 	if !e.committed() {
 		want = nil
 	}
 	sight := found.Observed{world: before}
-	return sight.Compare(found.Observed{world: now}, map[string][]found.Want{world: want}, append(e.losses(), losses...))[0].Wrong
+	return sight.Compare(found.Observed{world: now}, map[string][]found.Want{world: want},
+		append(e.losses(), losses...))[0].Wrong
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// purchase is one step at Stripe. Live is the kind of object that it leaves, empty for one that only acts on another.
+// purchase is one step at Stripe. Live is the kind of object that it leaves, empty for one that
+// only acts on another.
 type purchase struct {
 	ID, Uses string
 	With     map[string]any
@@ -25,9 +26,12 @@ var purchases = map[string][]purchase{
 	"customer": {{ID: "customer", Uses: "stripe.customer.create", With: map[string]any{"name": "Ada"}, Live: "customer"}},
 	"coupon":   {{ID: "coupon", Uses: "stripe.coupon.create", With: map[string]any{"percent_off": 10}, Live: "coupon"}},
 	"subscription": {
-		{ID: "customer", Uses: "stripe.customer.create", With: map[string]any{"name": "Ada", "payment_method": "pm_card_visa"}, Live: "customer"},
+		{ID: "customer", Uses: "stripe.customer.create",
+			With: map[string]any{"name": "Ada", "payment_method": "pm_card_visa"}, Live: "customer"},
 		{ID: "product", Uses: "stripe.product.create", With: map[string]any{"name": "Site"}, Live: "product"},
-		{ID: "price", Uses: "stripe.price.create", With: map[string]any{"product": "customer", "currency": "eur", "unit_amount": amount, "interval": "month"}, Live: "price"},
+		{ID: "price", Uses: "stripe.price.create",
+			With: map[string]any{"product": "customer", "currency": "eur", "unit_amount": amount, "interval": "month"},
+			Live: "price"},
 		{ID: "subscription", Uses: "stripe.subscription.create", With: map[string]any{}, Live: "subscription"},
 	},
 	"charge": {
@@ -122,7 +126,8 @@ func (p *payments) steps() (all []map[string]any) {
 	return all
 }
 
-// judgePart counts the live objects with the mark of the part. The balance at Stripe is checked at the end of the run.
+// judgePart counts the live objects with the mark of the part. The balance at Stripe is checked at
+// the end of the run.
 func (p *payments) judgePart(_ context.Context, r *run, e taskEnd) (v verdict, err error) {
 	live := map[string][]string{}
 	state := r.emulator.State()
@@ -137,7 +142,8 @@ func (p *payments) judgePart(_ context.Context, r *run, e taskEnd) (v verdict, e
 		for _, s := range purchases[p.Kind] {
 			switch n := len(live[s.Live]); {
 			case s.Ended && n > 0:
-				v.Lost = append(v.Lost, fmt.Sprintf("%s: the end that the task made of it is undone: %s", p.id(s.ID), live[s.Live][0]))
+				v.Lost = append(v.Lost,
+					fmt.Sprintf("%s: the end that the task made of it is undone: %s", p.id(s.ID), live[s.Live][0]))
 			case s.Live != "" && !s.Ended && n == 0:
 				v.Lost = append(v.Lost, fmt.Sprintf("%s: there is none, and the task has committed", p.id(s.ID)))
 			}

@@ -17,7 +17,8 @@ const (
 	fails     ending = "fails"    // its last step acts, and then a check of it does not hold
 	rejected  ending = "rejected" // at the gate of its last step
 	cancelled ending = "canceled" // at some moment
-	// terminated is the end of the run at some moment with nothing undone: another workflow recovers it.
+	// terminated is the end of the run at some moment with nothing undone: another workflow recovers
+	// it.
 	terminated ending = "terminated"
 )
 
@@ -26,9 +27,11 @@ type plan struct {
 	ID    string
 	Parts []part
 	Ends  ending
-	// StopAfter is when a task is canceled or terminated that is to be, and StopAgain when what recovers it is; zero: never.
+	// StopAfter is when a task is canceled or terminated that is to be, and StopAgain when what
+	// recovers it is; zero: never.
 	StopAfter, StopAgain time.Duration
-	// Sequel is what is done with the task when it has committed, and StopSequel when that is terminated; zero: never.
+	// Sequel is what is done with the task when it has committed, and StopSequel when that is
+	// terminated; zero: never.
 	Sequel     sequel
 	StopSequel time.Duration
 	// Gate is the step that a person is asked about, beside what is always asked; empty: none.
@@ -85,8 +88,8 @@ func draw(seed uint64, i int, hosts int, worlds []string) plan {
 	p.Faults = p.faults(r, first, all, hosts)
 	p.Attempts = 100
 	if slices.ContainsFunc(all, func(t target) bool { return !t.Phase.back() && p.freezesAt(t.Label) }) {
-		// Another attempt of the same forward would wait for the frozen one, which is woken only when the task has ended: the
-		// step has to be given up, and undone, while it sleeps.
+		// Another attempt of the same forward would wait for the frozen one, which is woken only when the
+		// task has ended: the step has to be given up, and undone, while it sleeps.
 		p.Attempts = 1
 	}
 	return p
@@ -98,7 +101,8 @@ func order0(seed uint64, i, n int) int {
 	return round.Perm(n)[i%n]
 }
 
-// gateFor is the step that gets a gate: the last of one that is to be rejected, that of a point of planning, or any.
+// gateFor is the step that gets a gate: the last of one that is to be rejected, that of a point of
+// planning, or any.
 func (p plan) gateFor(r *rand.Rand, first target) string {
 	switch {
 	case p.Ends == rejected:

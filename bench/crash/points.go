@@ -41,7 +41,8 @@ const (
 	inImages keeping = "images" // docker commit
 )
 
-// keepingOf is that of a host: every other one takes checkpoints as layers, where the machine lets it.
+// keepingOf is that of a host: every other one takes checkpoints as layers, where the machine lets
+// it.
 func keepingOf(host int) keeping {
 	if host%2 == 1 {
 		return inLayers
@@ -76,20 +77,24 @@ func (t target) supervised() bool {
 // points are the points of the actions of each world, except for those that no task here can reach.
 var points = map[string]map[phase]string{
 	"file.write": {
-		planning:  "plan-staged plan-cleared",
-		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
-		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
-		redoing:   "times",
+		planning: "plan-staged plan-cleared",
+		forward:  "stage-begun stage-filled staged captured recorded swapped put left checked applied",
+		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times " +
+			"undo-settled undone",
+		redoing: "times",
 	},
 	"file.delete": {
-		planning:  "plan-staged plan-cleared",
-		forward:   "stage-begun stage-filled staged captured recorded swapped put left checked applied",
-		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times undo-settled undone",
-		redoing:   "times",
+		planning: "plan-staged plan-cleared",
+		forward:  "stage-begun stage-filled staged captured recorded swapped put left checked applied",
+		unwinding: "undo-begun moved-away undo-fenced undo-claimed undo-planned undo-taken-back undo-swapped undo-times " +
+			"undo-settled undone",
+		redoing: "times",
 	},
 	"container.exec": {
-		forward: "volumes-kept captured recorded read checkpoint-taken ticket-taken before-supervisor rolled-back-to-rerun command-ended applied",
-		unwinding: "undo-begun left-ended drift-checked candidate-built successor-named old-renamed old-stopped new-named new-started " +
+		forward: "volumes-kept captured recorded read checkpoint-taken ticket-taken before-supervisor " +
+			"rolled-back-to-rerun command-ended applied",
+		unwinding: "undo-begun left-ended drift-checked candidate-built successor-named old-renamed old-stopped " +
+			"new-named new-started " +
 			"layers-restored volumes-restored rolled-back checkpoint-dropped committed",
 		rolling: "kept",
 		redoing: "put-back",
@@ -120,12 +125,13 @@ var points = map[string]map[phase]string{
 	"terraform.supervisor": {forward: "begun registered locked allowed started ended"},
 	"terraform.undo":       {unwinding: "fenced turn cleared subtracted back tidied settled"},
 
-	"stripe.customer.create":        create,
-	"stripe.product.create":         create,
-	"stripe.price.create":           create,
-	"stripe.coupon.create":          create,
-	"stripe.payment_intent.create":  create,
-	"stripe.subscription.create":    {forward: "looked answered confirmed", unwinding: "fenced marked canceled invoice-cleared"},
+	"stripe.customer.create":       create,
+	"stripe.product.create":        create,
+	"stripe.price.create":          create,
+	"stripe.coupon.create":         create,
+	"stripe.payment_intent.create": create,
+	"stripe.subscription.create": {forward: "looked answered confirmed",
+		unwinding: "fenced marked canceled invoice-cleared"},
 	"stripe.payment_intent.confirm": {forward: "recorded answered confirmed", unwinding: "fenced given-back canceled"},
 	"stripe.payment_intent.capture": {forward: "recorded answered confirmed", unwinding: "fenced given-back"},
 	"stripe.payment_intent.cancel":  {forward: "recorded answered confirmed", unwinding: "fenced"},

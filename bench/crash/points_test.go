@@ -30,35 +30,39 @@ var unreached = map[string]string{
 	"overlay.commit:aside":         "the same",
 }
 
-// TestEveryPointIsInTheTable reads the sources of the worlds: the matrix must break at every point in them.
+// TestEveryPointIsInTheTable reads the sources of the worlds: the matrix must break at every point
+// in them.
 func TestEveryPointIsInTheTable(t *testing.T) {
 	reach := regexp.MustCompile(`(?:\breach(?:Point)?|point\.Reach)\("([^"]+)"\)`)
 	var inSource []string
 	for _, world := range []string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis", "etcd"} {
-		require.NoError(t, filepath.WalkDir(filepath.Join("..", "..", "activities", world), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		require.NoError(t,
+			filepath.WalkDir(filepath.Join("..", "..", "activities", world), func(path string, d fs.DirEntry, err error) error {
+				if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+					return err
+				}
+				source, err := os.ReadFile(path)
+				for _, m := range reach.FindAllStringSubmatch(string(source), -1) {
+					label := m[1]
+					if strings.HasPrefix(label, "container.replace:") { // no task of the matrix replaces a container
+						continue
+					}
+					if !strings.Contains(label, ":") {
+						label = world + ":" + label
+					}
+					inSource = append(inSource, label)
+				}
 				return err
-			}
-			source, err := os.ReadFile(path)
-			for _, m := range reach.FindAllStringSubmatch(string(source), -1) {
-				label := m[1]
-				if strings.HasPrefix(label, "container.replace:") { // no task of the matrix replaces a container
-					continue
-				}
-				if !strings.Contains(label, ":") {
-					label = world + ":" + label
-				}
-				inSource = append(inSource, label)
-			}
-			return err
-		}))
+			}))
 	}
 	var inTable []string
-	for _, at := range targets([]string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis", "etcd"}) {
+	for _, at := range targets([]string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis",
+		"etcd"}) {
 		world, _, _ := strings.Cut(at.Label, ".")
 		_, what, _ := strings.Cut(at.Label, ":")
 		switch { // these begin with a name that is put before them
-		case world == "file", world == "stripe", world == "sqlite", world == "postgres", world == "redis", world == "etcd", strings.HasPrefix(at.Label, "terraform.front:"):
+		case world == "file", world == "stripe", world == "sqlite", world == "postgres", world == "redis", world == "etcd",
+			strings.HasPrefix(at.Label, "terraform.front:"):
 			at.Label = world + ":" + what
 		}
 		inTable = append(inTable, at.Label)

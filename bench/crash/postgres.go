@@ -17,9 +17,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 )
 
-// inPostgres is one step on tables of its own, in a schema of the one database that all tasks share.
+// inPostgres is one step on tables of its own, in a schema of the one database that all tasks
+// share.
 type inPostgres struct {
-	// Alters makes the step change the schema too: it drops a table, truncates one, makes one and adds a column.
+	// Alters makes the step change the schema too: it drops a table, truncates one, makes one and adds
+	// a column.
 	Alters bool
 
 	id     string
@@ -33,15 +35,20 @@ const (
 	postgresTables = `DROP SCHEMA IF EXISTS $S CASCADE; CREATE SCHEMA $S;
 		CREATE TABLE $S.account (id int PRIMARY KEY, owner text NOT NULL UNIQUE, balance numeric NOT NULL DEFAULT 0);
 		CREATE TABLE $S.entry (account int REFERENCES $S.account ON DELETE CASCADE, n int, PRIMARY KEY (account, n));
-		CREATE TABLE $S.tally (id int PRIMARY KEY, n int); CREATE TABLE $S.spare (a text); CREATE TABLE $S.log (id int PRIMARY KEY, line text);
-		CREATE FUNCTION $S.count() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE $S.tally SET n = n + 1; RETURN NULL; END';
+		CREATE TABLE $S.tally (id int PRIMARY KEY, n int); CREATE TABLE $S.spare (a text);
+		CREATE TABLE $S.log (id int PRIMARY KEY, line text);
+		CREATE FUNCTION $S.count() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN UPDATE $S.tally SET n = n + 1; RETURN NULL; END';
 		CREATE TRIGGER counts AFTER UPDATE ON $S.account FOR EACH ROW EXECUTE FUNCTION $S.count();
 		INSERT INTO $S.account SELECT g, 'owner ' || g, g * 10 FROM generate_series(1, 9) g;
 		INSERT INTO $S.entry SELECT a, n FROM generate_series(1, 9) a, generate_series(1, 3) n;
-		INSERT INTO $S.tally VALUES (1, 0); INSERT INTO $S.spare VALUES ('kept'), (NULL); INSERT INTO $S.log VALUES (1, 'begun'), (2, 'read')`
-	postgresRows = `UPDATE $S.account SET balance = balance + 1 WHERE id < 4; DELETE FROM $S.account WHERE id = 4; INSERT INTO $S.account VALUES (10, 'new', 1)`
+		INSERT INTO $S.tally VALUES (1, 0); INSERT INTO $S.spare VALUES ('kept'), (NULL);
+		INSERT INTO $S.log VALUES (1, 'begun'), (2, 'read')`
+	postgresRows = `UPDATE $S.account SET balance = balance + 1 WHERE id < 4; DELETE FROM $S.account WHERE id = 4;
+		INSERT INTO $S.account VALUES (10, 'new', 1)`
 	// alterPostgres comes before postgresRows.
-	alterPostgres = `TRUNCATE $S.log; DROP TABLE $S.spare; CREATE TABLE $S.made AS SELECT id, owner FROM $S.account; ALTER TABLE $S.account ADD age int; `
+	alterPostgres = `TRUNCATE $S.log; DROP TABLE $S.spare; CREATE TABLE $S.made AS SELECT id, owner FROM $S.account;
+		ALTER TABLE $S.account ADD age int; `
 )
 
 func (p *inPostgres) statements() string {
@@ -60,7 +67,8 @@ func inSchema(schema, statements string) string {
 type postgresServer struct {
 	*postgrestest.Server
 
-	// before and after are the dumps of a schema; after is that of twins in which the statements ran without us, by whether they alter.
+	// before and after are the dumps of a schema; after is that of twins in which the statements ran
+	// without us, by whether they alter.
 	before string
 	after  map[bool]string
 }
@@ -78,7 +86,8 @@ func (r *run) setPostgres(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, func() error { p.Stop(); return nil })
 	r.postgres = p
-	if err := p.run(ctx, p.Admin("postgres"), "CREATE DATABASE "+appDatabase+" OWNER "+postgrestest.Role, "CREATE DATABASE "+twinDatabase+" OWNER "+postgrestest.Role); err != nil {
+	if err := p.run(ctx, p.Admin("postgres"), "CREATE DATABASE "+appDatabase+" OWNER "+postgrestest.Role,
+		"CREATE DATABASE "+twinDatabase+" OWNER "+postgrestest.Role); err != nil {
 		return err
 	}
 	const twin = "twin_schema"
@@ -102,9 +111,10 @@ func (r *run) setPostgres(ctx context.Context) (err error) {
 		return err
 	}
 	var dialer net.Dialer
-	if err := r.serveDatabase("postgres", p, "unix", filepath.Join(dir, socket), func(ctx context.Context) (net.Conn, error) {
-		return dialer.DialContext(ctx, "unix", filepath.Join(p.Dir, socket))
-	}); err != nil {
+	if err := r.serveDatabase("postgres", p, "unix", filepath.Join(dir, socket),
+		func(ctx context.Context) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", filepath.Join(p.Dir, socket))
+		}); err != nil {
 		return err
 	}
 	dsn := filepath.Join(r.dir, "dsn")
@@ -150,7 +160,9 @@ func (p *postgresServer) dump(database, schema string) (string, error) {
 func (p *postgresServer) lingering(ctx context.Context) (left []string, err error) {
 	return untilNone(ctx, func() (left []string, err error) {
 		err = p.connected(ctx, p.Admin(appDatabase), func(conn *pgx.Conn) error {
-			rows, err := conn.Query(ctx, "SELECT format('connection %s of the server is left over: %s, %s', pid, application_name, query) FROM pg_stat_activity WHERE application_name LIKE 'unwind%'")
+			rows, err := conn.Query(ctx,
+				"SELECT format('connection %s of the server is left over: %s, %s', pid, application_name, query) FROM "+
+					"pg_stat_activity WHERE application_name LIKE 'unwind%'")
 			if err != nil {
 				return err
 			}
@@ -175,12 +187,14 @@ func (p *inPostgres) setUp(ctx context.Context, r *run, task string) error {
 }
 
 func (p *inPostgres) steps() []map[string]any {
-	return []map[string]any{{"id": p.id, "uses": "postgres.exec", "with": map[string]any{"database": appDatabase, "sql": inSchema(p.schema, p.statements())}}}
+	return []map[string]any{{"id": p.id, "uses": "postgres.exec",
+		"with": map[string]any{"database": appDatabase, "sql": inSchema(p.schema, p.statements())}}}
 }
 
 func (p *inPostgres) judgePart(ctx context.Context, r *run, e taskEnd) (v verdict, err error) {
 	var now string
-	if err := insist(ctx, func() (err error) { now, err = r.postgres.dump(appDatabase, p.schema); return err }); err != nil {
+	if err := insist(ctx,
+		func() (err error) { now, err = r.postgres.dump(appDatabase, p.schema); return err }); err != nil {
 		return v, err
 	}
 	v.compareDumps(p.id, r.postgres.before, r.postgres.after[p.Alters], now, e)
@@ -197,12 +211,15 @@ func (p *inPostgres) judgePart(ctx context.Context, r *run, e taskEnd) (v verdic
 // undefinedTable is the code of PostgreSQL's error for a table that is not there.
 const undefinedTable = "42P01"
 
-// leftOf is what a token has left in the journal of the database that should not be there, or lacks there.
+// leftOf is what a token has left in the journal of the database that should not be there, or lacks
+// there.
 func (p *inPostgres) leftOf(ctx context.Context, r *run, token string, kept bool) (left []string, err error) {
 	err = r.postgres.connected(ctx, r.postgres.Admin(appDatabase), func(conn *pgx.Conn) error {
 		var state string
 		var held int
-		err := conn.QueryRow(ctx, `SELECT state, (SELECT count(*) FROM pg_namespace WHERE nspname ~ ('^unwind_' || n || '_')) FROM unwind.record WHERE token = $1`, token).Scan(&state, &held)
+		err := conn.QueryRow(ctx,
+			`SELECT state, (SELECT count(*) FROM pg_namespace WHERE nspname ~ ('^unwind_' || n || '_')) FROM unwind.record
+				WHERE token = $1`, token).Scan(&state, &held)
 		var refused *pgconn.PgError
 		switch {
 		case errors.Is(err, pgx.ErrNoRows), errors.As(err, &refused) && refused.Code == undefinedTable:

@@ -32,7 +32,8 @@ func startProcess(orderPath, log string) (*process, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
 	go func() {
-		// The kernel signals a child when the thread that started it ends: this one stays until the child has ended.
+		// The kernel signals a child when the thread that started it ends: this one stays until the child
+		// has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer out.Close()
@@ -87,7 +88,8 @@ func (p *process) wasKilled() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// awaitEnd asks it to finish, and waits at most limit. One that does not finish leaves its stacks in its log.
+// awaitEnd asks it to finish, and waits at most limit. One that does not finish leaves its stacks
+// in its log.
 func (p *process) awaitEnd(limit time.Duration) (inTime bool) {
 	_ = p.cmd.Process.Signal(syscall.SIGCONT)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -106,8 +108,8 @@ func (p *process) awaitEnd(limit time.Duration) (inTime bool) {
 	return false
 }
 
-// processesOf returns the other processes that work below a folder: their environment or arguments name it, or they have a
-// file below it open.
+// processesOf returns the other processes that work below a folder: their environment or arguments
+// name it, or they have a file below it open.
 func processesOf(folder string) map[int]string {
 	found := map[int]string{}
 	all, _ := filepath.Glob("/proc/[0-9]*")
@@ -135,7 +137,8 @@ func worksIn(dir, folder string) bool {
 	}
 	open, _ := filepath.Glob(filepath.Join(dir, "fd", "*"))
 	for _, fd := range append(open, filepath.Join(dir, "cwd")) {
-		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, folder+"/") && !strings.Contains(to, "temporal.db") {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, folder+"/") &&
+			!strings.Contains(to, "temporal.db") {
 			return true
 		}
 	}

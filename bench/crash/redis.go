@@ -27,7 +27,8 @@ type inRedis struct {
 
 func drawRedis(r *rand.Rand) *inRedis { return &inRedis{Flushes: r.IntN(3) == 0} }
 
-// In these, $P stands for the prefix of the keys. A command that runs twice leaves something else than one that runs once.
+// In these, $P stands for the prefix of the keys. A command that runs twice leaves something else
+// than one that runs once.
 const (
 	redisKeys = `SET $P:visits 10
 SET $P:session:1 a PXAT 4102444800000
@@ -75,7 +76,8 @@ func underPrefix(prefix, lines string) (all [][]any) {
 type redisServer struct {
 	*redistest.Server
 
-	// before and after are dumps of the keys of a step; after is that of twins on which the commands ran without us, by whether they flush.
+	// before and after are dumps of the keys of a step; after is that of twins on which the commands
+	// ran without us, by whether they flush.
 	before string
 	after  map[bool]string
 }
@@ -159,7 +161,8 @@ func (p *redisServer) dump(ctx context.Context, prefix string) (text string, err
 	return strings.ReplaceAll(text, prefix, "p"), err
 }
 
-// lingering are our connections, and copies of a rehearsal, that are left over when all workers have ended.
+// lingering are our connections, and copies of a rehearsal, that are left over when all workers
+// have ended.
 func (p *redisServer) lingering(ctx context.Context) (left []string, err error) {
 	return untilNone(ctx, func() (left []string, err error) {
 		err = p.asked(ctx, func(c *redis.Client) error {
@@ -199,7 +202,8 @@ func (p *inRedis) setUp(ctx context.Context, r *run, task string) error {
 }
 
 func (p *inRedis) steps() []map[string]any {
-	return []map[string]any{{"id": p.id, "uses": "redis.exec", "with": map[string]any{"database": appDatabase, "commands": underPrefix(p.prefix, p.commands())}}}
+	return []map[string]any{{"id": p.id, "uses": "redis.exec",
+		"with": map[string]any{"database": appDatabase, "commands": underPrefix(p.prefix, p.commands())}}}
 }
 
 func (p *inRedis) judgePart(ctx context.Context, r *run, e taskEnd) (v verdict, err error) {

@@ -41,23 +41,27 @@ type Options struct {
 	Kills int
 	// Seed seeds everything that is random. Defaults to 1.
 	Seed uint64
-	// Within bounds the run: no further task starts after it. Defaults to 20 minutes, or slowKill for each kill if that is longer.
+	// Within bounds the run: no further task starts after it. Defaults to 20 minutes, or slowKill for
+	// each kill if that is longer.
 	Within time.Duration
-	// Patience is how long a task may take under faults, and then again without faults, before it counts as blocked. Defaults
-	// to 4 minutes.
+	// Patience is how long a task may take under faults, and then again without faults, before it
+	// counts as blocked. Defaults to 4 minutes.
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
-	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform, sqlite, postgres, redis and etcd that the machine has.
+	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform,
+	// sqlite, postgres, redis and etcd that the machine has.
 	Worlds []string
 	// Log gets a line for each task. Defaults to nowhere.
 	Log io.Writer
-	// Tasks plays only those of the seed, by number; then Kills is no aim. Defaults to as many as it takes.
+	// Tasks plays only those of the seed, by number; then Kills is no aim. Defaults to as many as it
+	// takes.
 	Tasks []int
 	// Keep leaves the run's folder where it is, to be looked at.
 	Keep bool
 
-	// opener is that of the workers, and plans is what is played in the place of what is drawn: for tests.
+	// opener is that of the workers, and plans is what is played in the place of what is drawn: for
+	// tests.
 	opener string
 	plans  []plan
 }
@@ -92,7 +96,8 @@ func (o Options) WithDefaults() Options {
 // missing says, of each world that not every machine has, why this one has not; nil where it has.
 func missing() map[string]error {
 	return map[string]error{
-		"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing(), "redis": redistest.Missing(), "etcd": etcdtest.Missing(),
+		"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing(),
+		"redis": redistest.Missing(), "etcd": etcdtest.Missing(),
 	}
 }
 
@@ -115,7 +120,8 @@ func hasTerraform() error {
 
 // Figures are the results of a run.
 type Figures struct {
-	// Kills counts processes that were killed: workers, supervisors at points of their own, calls of SQLite, and servers of databases.
+	// Kills counts processes that were killed: workers, supervisors at points of their own, calls of
+	// SQLite, and servers of databases.
 	Kills    int `json:"kills"`
 	Lost     int `json:"lost"`
 	Doubled  int `json:"doubled"`
@@ -127,7 +133,8 @@ type Figures struct {
 	Tasks     int      `json:"tasks"`
 	Committed int      `json:"committed"`
 	Unwound   int      `json:"unwound"`
-	// RolledBack counts tasks that had committed and were rolled back, Redone those that were redone after it.
+	// RolledBack counts tasks that had committed and were rolled back, Redone those that were redone
+	// after it.
 	RolledBack int `json:"rolled_back"`
 	Redone     int `json:"redone"`
 	// Named counts tasks whose report names a loss.
@@ -213,7 +220,8 @@ func (r *run) setStage(ctx context.Context) (err error) {
 		}
 		return os.RemoveAll(r.dir)
 	})
-	if r.server, err = devserver.Start(ctx, devserver.Options{DB: filepath.Join(r.dir, "temporal.db"), Log: r.Log}); err != nil {
+	if r.server, err = devserver.Start(ctx,
+		devserver.Options{DB: filepath.Join(r.dir, "temporal.db"), Log: r.Log}); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, func() error { return r.server.Stop() })
@@ -225,7 +233,8 @@ func (r *run) setStage(ctx context.Context) (err error) {
 	r.closers = append(r.closers, func() error { r.client.Close(); return nil })
 	r.fleet = muster(r.Hosts, r.dir, r.Seed, &r.kills)
 	for world, set := range map[string]func(context.Context) error{
-		"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite, "postgres": r.setPostgres, "redis": r.setRedis, "etcd": r.setEtcd,
+		"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite,
+		"postgres": r.setPostgres, "redis": r.setRedis, "etcd": r.setEtcd,
 	} {
 		if slices.Contains(r.Worlds, world) {
 			if err := set(ctx); err != nil {
@@ -315,7 +324,8 @@ func (r *run) killSidecars(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	all, err := r.engine.ContainerList(ctx, dockercontainer.ListOptions{Filters: filters.NewArgs(filters.Arg("label", sidecar.Label+"="+home))})
+	all, err := r.engine.ContainerList(ctx,
+		dockercontainer.ListOptions{Filters: filters.NewArgs(filters.Arg("label", sidecar.Label+"="+home))})
 	for _, c := range all {
 		if r.engine.ContainerKill(ctx, c.ID, "KILL") == nil { // else it has ended by itself
 			m.kills.Add(1)
@@ -415,9 +425,11 @@ func (r *run) close() error {
 	}
 	if r.emulator != nil {
 		if c := r.emulator.Counters(); c.Charged-c.Refunded > r.moved {
-			v.Doubled = append(v.Doubled, fmt.Sprintf("Stripe has taken %d more than the committed tasks say", c.Charged-c.Refunded-r.moved))
+			v.Doubled = append(v.Doubled,
+				fmt.Sprintf("Stripe has taken %d more than the committed tasks say", c.Charged-c.Refunded-r.moved))
 		} else if c.Charged-c.Refunded < r.moved {
-			v.Lost = append(v.Lost, fmt.Sprintf("Stripe has taken %d less than the committed tasks say", r.moved-c.Charged+c.Refunded))
+			v.Lost = append(v.Lost,
+				fmt.Sprintf("Stripe has taken %d less than the committed tasks say", r.moved-c.Charged+c.Refunded))
 		}
 	}
 	r.note("the whole run", v)
@@ -441,7 +453,8 @@ func (r *run) close() error {
 	return nil
 }
 
-// processes are those that are left over when all workers have ended. They may take a moment to end.
+// processes are those that are left over when all workers have ended. They may take a moment to
+// end.
 func (r *run) processes() (left []string) {
 	hosts, _ := filepath.Glob(filepath.Join(r.dir, "host-*"))
 	limit := time.After(stopLimit)
@@ -495,7 +508,8 @@ func (r *run) note(what string, v verdict) {
 		name  string
 		count *int
 		all   []string
-	}{{"lost", &f.Lost, v.Lost}, {"doubled", &f.Doubled, v.Doubled}, {"orphaned", &f.Orphaned, v.Orphaned}, {"blocked", &f.Blocked, v.Blocked}} {
+	}{{"lost", &f.Lost, v.Lost}, {"doubled", &f.Doubled, v.Doubled}, {"orphaned", &f.Orphaned, v.Orphaned}, {"blocked",
+		&f.Blocked, v.Blocked}} {
 		*c.count += len(c.all)
 		for _, one := range c.all {
 			fmt.Fprintf(r.Log, "!! %s: %s: %s\n", what, c.name, one)

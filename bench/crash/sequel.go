@@ -18,7 +18,8 @@ const (
 	redone     sequel = "rolled back and redone"
 )
 
-// acts are the workflows of a sequel, in order; each begins when the one before it has ended as it should.
+// acts are the workflows of a sequel, in order; each begins when the one before it has ended as it
+// should.
 func (s sequel) acts() []act {
 	switch s {
 	case rolledBack:
@@ -49,7 +50,8 @@ func redo(ctx context.Context, s recovery.Server, task string) (recovery.Run, er
 	return s.Redo(ctx, rollback, "crash", converter.GetDefaultDataConverter())
 }
 
-// playSequel starts an act, however often the server goes away meanwhile. Its only error is a refusal.
+// playSequel starts an act, however often the server goes away meanwhile. Its only error is a
+// refusal.
 func (d *driver) playSequel(ctx context.Context, do act) error {
 	server := recovery.Server{Client: d.client, Namespace: d.server.Namespace}
 	for ; ctx.Err() == nil; pause(ctx, again) {

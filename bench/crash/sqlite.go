@@ -32,8 +32,10 @@ func drawSQLite(r *rand.Rand, hosts int) *inSQLite {
 }
 
 const (
-	sqliteTables = `CREATE TABLE account (id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL UNIQUE, balance INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE entry (account INTEGER REFERENCES account ON DELETE CASCADE, n INTEGER, PRIMARY KEY (account, n)) WITHOUT ROWID;
+	sqliteTables = `CREATE TABLE account (id INTEGER PRIMARY KEY AUTOINCREMENT, owner TEXT NOT NULL UNIQUE,
+		balance INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE entry (account INTEGER REFERENCES account ON DELETE CASCADE, n INTEGER, PRIMARY KEY (account, n)) WITHOUT
+ROWID;
 CREATE TABLE tally (n INTEGER);
 CREATE TABLE spare (a TEXT);
 CREATE TRIGGER counts AFTER UPDATE ON account BEGIN UPDATE tally SET n = n + 1; END;
@@ -42,9 +44,11 @@ INSERT INTO entry SELECT id, 1 FROM account UNION ALL SELECT id, 2 FROM account;
 INSERT INTO tally VALUES (0);
 INSERT INTO spare VALUES ('kept'), (NULL);
 `
-	sqliteRows = `UPDATE account SET balance = balance + 1 WHERE id < 4; DELETE FROM account WHERE id = 4; INSERT INTO account (owner) VALUES ('eve')`
+	sqliteRows = `UPDATE account SET balance = balance + 1 WHERE id < 4; DELETE FROM account WHERE id = 4;
+		INSERT INTO account (owner) VALUES ('eve')`
 	// alterSQLite comes before sqliteRows.
-	alterSQLite = `DROP TABLE spare; ALTER TABLE account ADD COLUMN age INTEGER DEFAULT 7; CREATE INDEX owners ON account (owner, age); PRAGMA user_version = 3; `
+	alterSQLite = `DROP TABLE spare; ALTER TABLE account ADD COLUMN age INTEGER DEFAULT 7;
+		CREATE INDEX owners ON account (owner, age); PRAGMA user_version = 3; `
 )
 
 func hasSQLite() error {
@@ -129,7 +133,8 @@ func (p *inSQLite) setUp(ctx context.Context, r *run, task string) (err error) {
 }
 
 func (p *inSQLite) steps() []map[string]any {
-	return []map[string]any{{"id": p.id, "uses": "sqlite.exec", "on": p.on, "with": map[string]any{"database": p.path, "sql": p.statements()}}}
+	return []map[string]any{{"id": p.id, "uses": "sqlite.exec", "on": p.on,
+		"with": map[string]any{"database": p.path, "sql": p.statements()}}}
 }
 
 func (p *inSQLite) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict, err error) {
@@ -152,7 +157,8 @@ func (p *inSQLite) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict,
 	v.compareDumps(p.id, p.before, p.after, strings.Join(lines, "\n"), e)
 	switch {
 	case e.committed() && marks != 1:
-		v.Lost = append(v.Lost, fmt.Sprintf("%s: %d steps have left their mark in the database, and 1 has committed", p.id, marks))
+		v.Lost = append(v.Lost,
+			fmt.Sprintf("%s: %d steps have left their mark in the database, and 1 has committed", p.id, marks))
 	case !e.committed() && strings.Contains(now, mark):
 		v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: table %s is left over in the database", p.id, mark))
 	}
@@ -173,7 +179,8 @@ func (p *inSQLite) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict,
 	return v, nil
 }
 
-// compareDumps compares a database with how the task ended: it is as the statements leave it when they run once, or as before.
+// compareDumps compares a database with how the task ended: it is as the statements leave it when
+// they run once, or as before.
 func (v *verdict) compareDumps(id, before, after, now string, e taskEnd) {
 	switch {
 	case e.committed() && now == after, !e.committed() && now == before:
@@ -182,7 +189,8 @@ func (v *verdict) compareDumps(id, before, after, now string, e taskEnd) {
 	case now == before:
 		v.Lost = append(v.Lost, id+": the database is as before, and the task has committed")
 	default:
-		v.Doubled = append(v.Doubled, fmt.Sprintf("%s: the statements have not run exactly once: %s", id, firstDifference(after, now)))
+		v.Doubled = append(v.Doubled,
+			fmt.Sprintf("%s: the statements have not run exactly once: %s", id, firstDifference(after, now)))
 	}
 }
 

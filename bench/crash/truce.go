@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// truce holds further faults back while a task has taken too long: if faults come faster than a step can finish, it never ends,
-// which is no defect of the task. Without faults it has to close.
+// truce holds further faults back while a task has taken too long: if faults come faster than a
+// step can finish, it never ends, which is no defect of the task. Without faults it has to close.
 type truce struct {
 	mu      sync.Mutex
 	holders int

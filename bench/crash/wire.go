@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// wire is a proxy between workers and the container engine or the Temporal server that can stall and break.
+// wire is a proxy between workers and the container engine or the Temporal server that can stall
+// and break.
 type wire struct {
 	listener net.Listener
 	dial     func(context.Context) (net.Conn, error)

@@ -29,7 +29,8 @@ func newMeter(ctx context.Context, server *postgrestest.Server) (*meter, error) 
 		return nil, err
 	}
 	m := &meter{conn: conn}
-	config := postgres.Config{Databases: map[string]postgres.Database{"main": {DSN: func() (string, error) { return dsn, nil }}}}
+	config := postgres.Config{
+		Databases: map[string]postgres.Database{"main": {DSN: func() (string, error) { return dsn, nil }}}}
 	for _, table := range []string{"bare", "ours"} {
 		if err := fill(ctx, conn, table, tableRows); err != nil {
 			return nil, err
@@ -68,8 +69,10 @@ func (m *meter) others(ctx context.Context) (all []compared, err error) {
 	}{
 		{"UPDATE of one row, by others", singleTarget, singles, "UPDATE %s SET balance = balance + 1 WHERE id = %[2]d"},
 		{"INSERT of one row, by others", singleTarget, singles, "INSERT INTO %s VALUES (1000000 + %[2]d, 'new', 1)"},
-		{"UPDATE of 10,000 rows, by others", bulkTarget, 1, "UPDATE %s SET balance = balance + 1 WHERE id %% 10 = %[2]d %% 10"},
-		{"INSERT of 10,000 rows, by others", bulkTarget, 1, "INSERT INTO %s SELECT %[2]d * 100000 + 2000000 + g, 'new', g FROM generate_series(1, 10000) g"},
+		{"UPDATE of 10,000 rows, by others", bulkTarget, 1,
+			"UPDATE %s SET balance = balance + 1 WHERE id %% 10 = %[2]d %% 10"},
+		{"INSERT of 10,000 rows, by others", bulkTarget, 1,
+			"INSERT INTO %s SELECT %[2]d * 100000 + 2000000 + g, 'new', g FROM generate_series(1, 10000) g"},
 		{"DELETE of 10,000 rows, by others", bulkTarget, 1, "DELETE FROM %s WHERE id > 2000000 AND id %% 10 = %[2]d %% 10"},
 	} {
 		run := func(table string) func() (time.Duration, error) {
@@ -103,8 +106,11 @@ func (m *meter) steps(ctx context.Context) (all []compared, err error) {
 		again           string // what makes the bare table ready for the next round
 	}{
 		{what: "UPDATE", rows: "10,000 rows", sql: "UPDATE %s SET balance = balance + 1 WHERE id %% 10 = %d"},
-		{"DELETE", "10,000 rows", "DELETE FROM %s WHERE id <= 100000 AND id %% 10 = %d", fmt.Sprintf("INSERT INTO bare SELECT g, 'owner ' || g, g FROM generate_series(1, %d) g ON CONFLICT DO NOTHING", tableRows)},
-		{"INSERT", "10,000 rows", "INSERT INTO %s SELECT 5000000 + g, 'new', %d FROM generate_series(1, 10000) g", "DELETE FROM bare WHERE id > 5000000"},
+		{"DELETE", "10,000 rows", "DELETE FROM %s WHERE id <= 100000 AND id %% 10 = %d",
+			fmt.Sprintf("INSERT INTO bare SELECT g, 'owner ' || g, g FROM generate_series(1, %d) g ON CONFLICT DO NOTHING",
+				tableRows)},
+		{"INSERT", "10,000 rows", "INSERT INTO %s SELECT 5000000 + g, 'new', %d FROM generate_series(1, 10000) g",
+			"DELETE FROM bare WHERE id > 5000000"},
 	} {
 		n := 0
 		var undos, forwards []time.Duration
@@ -141,7 +147,8 @@ func (m *meter) steps(ctx context.Context) (all []compared, err error) {
 		undo := compared{What: "its undo, against the step", Target: undoTarget}
 		var f, u, ratios []float64
 		for i := range undos[1:] {
-			f, u, ratios = append(f, ms(forwards[i+1])), append(u, ms(undos[i+1])), append(ratios, ms(undos[i+1])/ms(forwards[i+1]))
+			f, u, ratios = append(f, ms(forwards[i+1])), append(u, ms(undos[i+1])),
+				append(ratios, ms(undos[i+1])/ms(forwards[i+1]))
 		}
 		undo.Bare, undo.Ours, undo.Ratio = median(f), median(u), median(ratios)
 		all = append(all, step, undo)
@@ -161,8 +168,9 @@ func (m *meter) step(ctx context.Context, sql string) (forward, undo time.Durati
 	}
 	m.tokens++
 	e := activities.Entry{
-		Version: activities.EntryVersion, Seq: 1, Step: "step", Action: "postgres.exec", UndoType: "postgres.exec.undo", Params: params,
-		Token: activities.NewToken("bench", "step", m.tokens), Place: activities.Place{Queue: "bench", Journal: m.place},
+		Version: activities.EntryVersion, Seq: 1, Step: "step", Action: "postgres.exec", UndoType: "postgres.exec.undo",
+		Params: params,
+		Token:  activities.NewToken("bench", "step", m.tokens), Place: activities.Place{Queue: "bench", Journal: m.place},
 	}
 	if forward, err = timed(func() error {
 		_, err := m.action.Apply(ctx, e, activities.Step{ID: "step", With: with}, "")
@@ -193,7 +201,10 @@ func (m *meter) small(ctx context.Context) (all []compared, err error) {
 		{"a step: CREATE TABLE beside 2,000 tables", "CREATE TABLE %s_new (id int PRIMARY KEY)", 2000, 1.5, 300},
 	} {
 		for ; tables < c.tables; tables++ {
-			if _, err := m.conn.Exec(ctx, fmt.Sprintf("CREATE TABLE beside_%d (id int PRIMARY KEY, name text NOT NULL DEFAULT 'new', n numeric CHECK (n > 0), at timestamptz)", tables)); err != nil {
+			if _, err := m.conn.Exec(ctx,
+				fmt.Sprintf(
+					"CREATE TABLE beside_%d (id int PRIMARY KEY, name text NOT NULL DEFAULT 'new', n numeric CHECK (n > 0), at "+
+						"timestamptz)", tables)); err != nil {
 				return all, err
 			}
 		}

@@ -1,4 +1,5 @@
-// Package databases measures what Unwind costs in a PostgreSQL database: writers that are not ours, and steps.
+// Package databases measures what Unwind costs in a PostgreSQL database: writers that are not ours,
+// and steps.
 package databases
 
 import (
@@ -41,7 +42,8 @@ type compared struct {
 	Ours   float64 `json:"ours_ms"`
 	Ratio  float64 `json:"ratio"` // the median of the rounds' own ratios
 	Target float64 `json:"target"`
-	// More is how much longer than the target's part of the bare statement a step may take, in milliseconds.
+	// More is how much longer than the target's part of the bare statement a step may take, in
+	// milliseconds.
 	More float64 `json:"more_ms,omitempty"`
 }
 
@@ -92,10 +94,12 @@ func Run(ctx context.Context) (result any, missed []string, err error) {
 			missed = append(missed, fmt.Sprintf("%s: %.2f times, target %.2f", c.What, c.Ratio, c.Target))
 		}
 	}
-	fmt.Fprintf(w, "a step of a million rows\t\t%.0f ms\t\t\nits undo\t\t%.0f ms\t\t\nmemory of the worker\t\t%.0f MiB\t\t%d MiB\n",
+	fmt.Fprintf(w,
+		"a step of a million rows\t\t%.0f ms\t\t\nits undo\t\t%.0f ms\t\t\nmemory of the worker\t\t%.0f MiB\t\t%d MiB\n",
 		f.MillionStep, f.MillionUndo, f.MillionMemory, memoryTarget)
 	if f.MillionMemory > memoryTarget {
-		missed = append(missed, fmt.Sprintf("a million rows take %.0f MiB of the worker, target %d", f.MillionMemory, memoryTarget))
+		missed = append(missed,
+			fmt.Sprintf("a million rows take %.0f MiB of the worker, target %d", f.MillionMemory, memoryTarget))
 	}
 	return f, missed, w.Flush()
 }
@@ -171,7 +175,9 @@ func timed(do func() error) (time.Duration, error) {
 func fill(ctx context.Context, c *pgx.Conn, table string, rows int) error {
 	var problems []error
 	for _, sql := range []string{
-		fmt.Sprintf("CREATE TABLE %s (id int PRIMARY KEY, owner text NOT NULL, balance numeric NOT NULL, at timestamptz NOT NULL DEFAULT now())", table),
+		fmt.Sprintf(
+			"CREATE TABLE %s (id int PRIMARY KEY, owner text NOT NULL, balance numeric NOT NULL, at timestamptz NOT NULL "+
+				"DEFAULT now())", table),
 		fmt.Sprintf("INSERT INTO %s SELECT g, 'owner ' || g, g FROM generate_series(1, %d) g", table, rows),
 		"VACUUM ANALYZE " + table,
 	} {

@@ -24,8 +24,9 @@ type params struct {
 func (add) Spec() activities.Spec {
 	return activities.Spec{
 		Name: actionName, Summary: "Adds one to a counter.", Params: activities.ParamsSchema[params](),
-		UndoParams: []string{"trial", "step"}, Keys: []activities.Key{}, Risk: activities.Low, Strategy: activities.Transaction,
-		Undo: "It is taken from the counter.",
+		UndoParams: []string{"trial", "step"}, Keys: []activities.Key{}, Risk: activities.Low,
+		Strategy: activities.Transaction,
+		Undo:     "It is taken from the counter.",
 	}
 }
 
@@ -50,7 +51,8 @@ func (a add) Plan(ctx context.Context, e activities.Entry, _ activities.Step) (a
 	}, err
 }
 
-func (a add) Apply(ctx context.Context, e activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a add) Apply(ctx context.Context, e activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	what, err := a.addition(ctx, e)
 	if err != nil {
 		return activities.Result{}, err

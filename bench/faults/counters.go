@@ -49,7 +49,8 @@ const (
 	voided    keyState = "voided" // taken back before it was added: it is never added
 )
 
-// counters is a service with a journal, in which what is left over can be counted. It outlives all workers.
+// counters is a service with a journal, in which what is left over can be counted. It outlives all
+// workers.
 type counters struct {
 	server *httptest.Server
 	id     string // of the journal
@@ -65,7 +66,8 @@ type counters struct {
 
 func newCounters() *counters {
 	c := &counters{
-		id: rand.Text(), journal: map[string]keyState{}, values: map[string]map[string]int{}, acted: map[string]map[string]int{},
+		id: rand.Text(), journal: map[string]keyState{}, values: map[string]map[string]int{},
+		acted:   map[string]map[string]int{},
 		scripts: map[string]script{}, calls: map[string]int{}, caught: map[string]chan struct{}{},
 	}
 	mux := http.NewServeMux()
@@ -90,7 +92,8 @@ func (c *counters) openTrial(trial string, s script) {
 	c.scripts[trial], c.caught[trial] = s, make(chan struct{}, s.times+s.downFor)
 }
 
-// catch yields one for each call of the trial that has acted and hangs, or whose taking back is down.
+// catch yields one for each call of the trial that has acted and hangs, or whose taking back is
+// down.
 func (c *counters) catch(trial string) chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

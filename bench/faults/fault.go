@@ -35,7 +35,8 @@ var faults = []fault{
 		script: script{lies: "first"},
 	},
 	{
-		name: "undo-down", title: fmt.Sprintf("step 3 is refused, and the undo of step 2 is down for %d attempts", attempts+1),
+		name:   "undo-down",
+		title:  fmt.Sprintf("step 3 is refused, and the undo of step 2 is down for %d attempts", attempts+1),
 		script: script{refuses: "third", down: "second", downFor: attempts + 1},
 	},
 	{
@@ -76,7 +77,8 @@ func terminates(ctx context.Context, t *trial) error {
 	return t.stage.client.TerminateWorkflow(ctx, t.run.GetID(), t.run.GetRunID(), "a fault")
 }
 
-// kills ends the worker by SIGKILL so often, each time when step 2 has acted and has not told, and starts it again.
+// kills ends the worker by SIGKILL so often, each time when step 2 has acted and has not told, and
+// starts it again.
 func kills(times int) func(context.Context, *trial) error {
 	return func(ctx context.Context, t *trial) error {
 		for range times {

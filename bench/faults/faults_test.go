@@ -24,14 +24,17 @@ func TestMain(m *testing.M) {
 
 // What is measured, in the words of the table: how it ended, how often it acted, what is left over.
 var measured = map[string][2]string{
-	"cancel":         {"canceled; acted 2; left first +1, second +1", "canceled, unwound; acted 2; left nothing"},
-	"lie":            {"failed; acted 1; left first +1", "failed, unwound; acted 1; left nothing"},
-	"undo-down":      {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
-	"terminate":      {"terminated; acted 2; left first +1, second +1", "terminated, Recover completed, unwound; acted 2; left nothing"},
-	"terminate-undo": {"terminated; acted 2; left first +1, second +1", "terminated, Recover completed, unwound; acted 2; left nothing"},
-	"kill":           {"completed; acted 3; left nothing", "completed, committed; acted 3; left nothing"},
-	"kills":          {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
-	"timeout":        {"timed out; acted 2; left first +1, second +1", "failed, refused at its start; acted 0; left nothing"},
+	"cancel":    {"canceled; acted 2; left first +1, second +1", "canceled, unwound; acted 2; left nothing"},
+	"lie":       {"failed; acted 1; left first +1", "failed, unwound; acted 1; left nothing"},
+	"undo-down": {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
+	"terminate": {"terminated; acted 2; left first +1, second +1",
+		"terminated, Recover completed, unwound; acted 2; left nothing"},
+	"terminate-undo": {"terminated; acted 2; left first +1, second +1",
+		"terminated, Recover completed, unwound; acted 2; left nothing"},
+	"kill":  {"completed; acted 3; left nothing", "completed, committed; acted 3; left nothing"},
+	"kills": {"failed; acted 2; left second +1", "failed, unwound; acted 2; left nothing"},
+	"timeout": {"timed out; acted 2; left first +1, second +1",
+		"failed, refused at its start; acted 0; left nothing"},
 }
 
 func (o outcome) String() string {
@@ -61,7 +64,8 @@ func TestWhoEndsWithWhatLeftOver(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftOverIsSeen holds the counting itself to account: an effect that nobody names is found.
+// TestWhatIsLeftOverIsSeen holds the counting itself to account: an effect that nobody names is
+// found.
 func TestWhatIsLeftOverIsSeen(t *testing.T) {
 	c := newCounters()
 	defer c.close()
@@ -71,7 +75,8 @@ func TestWhatIsLeftOverIsSeen(t *testing.T) {
 	require.ErrorContains(t, s.addValue(t.Context(), a), "500")
 	require.ErrorContains(t, s.addValue(t.Context(), a), "500")
 	lie := &trial{stage: &stage{counters: c}, fault: fault{name: "lie"}, side: unwindSide, ended: "failed"}
-	require.Equal(t, outcome{Ended: "failed", Acted: 1, Left: []string{"first +1"}, Unnamed: []string{"first"}}, lie.result())
+	require.Equal(t, outcome{Ended: "failed", Acted: 1, Left: []string{"first +1"}, Unnamed: []string{"first"}},
+		lie.result())
 
 	taken, err := s.takeBack(t.Context(), a)
 	require.NoError(t, err)

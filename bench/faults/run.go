@@ -36,7 +36,8 @@ type row struct {
 // outcome is how one side has ended.
 type outcome struct {
 	Ended string `json:"ended"`
-	// Acted is how many additions the world has seen: where it is zero, nothing was there to be left over.
+	// Acted is how many additions the world has seen: where it is zero, nothing was there to be left
+	// over.
 	Acted int `json:"acted"`
 	// Left is what is left over in the world: the step, and by how much its counter is off.
 	Left []string `json:"left"`
@@ -44,8 +45,8 @@ type outcome struct {
 	Unnamed []string `json:"unnamed"`
 }
 
-// Run measures on a server of its own and prints the table. missed says where Unwind has left something over that its
-// report does not name.
+// Run measures on a server of its own and prints the table. missed says where Unwind has left
+// something over that its report does not name.
 func Run(ctx context.Context) (figures any, missed []string, err error) {
 	server, err := devserver.Start(ctx, devserver.Options{Log: os.Stderr})
 	if err != nil {
@@ -73,7 +74,8 @@ type stage struct {
 	worker   *host.Worker
 }
 
-// measure throws each of the faults at both sides, all at once, and counts when nothing runs any more.
+// measure throws each of the faults at both sides, all at once, and counts when nothing runs any
+// more.
 func measure(ctx context.Context, server client.Options, thrown []fault) (_ Figures, err error) {
 	dir, err := os.MkdirTemp("", "unwind-faults-*")
 	if err != nil {
@@ -133,7 +135,8 @@ func (f Figures) print() {
 		fmt.Printf(line, r.title, "usual", r.Usual.Ended, r.Usual.Acted, r.Usual.leftText())
 		fmt.Printf(line, "", "Unwind", r.Unwind.Ended, r.Unwind.Acted, r.Unwind.leftText())
 	}
-	fmt.Printf("\nsomething is left over after %d of %d faults the usual way, after %d with Unwind\n\n", f.UsualLeft, len(f.Faults), f.UnwindLeft)
+	fmt.Printf("\nsomething is left over after %d of %d faults the usual way, after %d with Unwind\n\n", f.UsualLeft,
+		len(f.Faults), f.UnwindLeft)
 }
 
 func (o outcome) leftText() string { return cmp.Or(strings.Join(o.Left, ", "), "nothing") }

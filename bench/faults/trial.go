@@ -84,7 +84,8 @@ func (t *trial) playTrial(ctx context.Context) (err error) {
 		return err
 	}
 	t.ended = words[status]
-	if t.side == unwindSide && (status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED || status == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) {
+	if t.side == unwindSide &&
+		(status == enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED || status == enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT) {
 		return t.recover(ctx)
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 
 const usualType = "UsualSaga"
 
-// usual is the usual way: each step's compensation is put on a list when the step has succeeded, the list is deferred, and
-// everything runs on the workflow's context with three attempts.
+// usual is the usual way: each step's compensation is put on a list when the step has succeeded,
+// the list is deferred, and everything runs on the workflow's context with three attempts.
 func usual(ctx workflow.Context, trial string) (err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,

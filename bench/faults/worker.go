@@ -54,7 +54,8 @@ func (p workerSetup) serve(ctx context.Context, c client.Client) (*host.Worker, 
 // postVariable makes a process a worker: its post, as JSON.
 const postVariable = "UNWIND_BENCH_FAULTS_POST"
 
-// Child is the life of a worker that Run has started in a process of its own; child is false in any other process.
+// Child is the life of a worker that Run has started in a process of its own; child is false in any
+// other process.
 func Child() (child bool, err error) {
 	raw := os.Getenv(postVariable)
 	if raw == "" {

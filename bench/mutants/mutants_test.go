@@ -18,11 +18,13 @@ import (
 // mutant is a change of one place in the source that the tests must notice.
 type mutant struct {
 	name string
-	// in is the folder of the source, from the root of the repository; from stands in one of its files, once, and becomes to.
+	// in is the folder of the source, from the root of the repository; from stands in one of its
+	// files, once, and becomes to.
 	in, from, to string
 	// also are changes of other places, where either guards what the other does.
 	also []mutant
-	// tests is the package whose tests must fail at the depth of a plain run, and run which of them are enough.
+	// tests is the package whose tests must fail at the depth of a plain run, and run which of them
+	// are enough.
 	tests, run string
 }
 
@@ -44,7 +46,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "file has no fence", in: "activities/file",
-		from: "if err := u.leaveTombstone(stagePath(u.id), undoPath(u.id, keptName)); err != nil {", to: "if err := error(nil); err != nil {",
+		from:  "if err := u.leaveTombstone(stagePath(u.id), undoPath(u.id, keptName)); err != nil {",
+		to:    "if err := error(nil); err != nil {",
 		tests: "activities/file", run: "TestConformance/replace_a_file$",
 	},
 	{
@@ -60,7 +63,8 @@ var mutants = []mutant{
 	{
 		name: "container runs what was taken back", in: "activities/container",
 		from: "err == nil && holder.Holder != forwardHolds {", to: `err == nil && holder.Holder == "" {`,
-		also:  []mutant{{name: "its journal", in: "activities/journal", from: "\tif f != Undecided {", to: "\tif f == Releasing {"}},
+		also: []mutant{{name: "its journal", in: "activities/journal", from: "\tif f != Undecided {",
+			to: "\tif f == Releasing {"}},
 		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/undo_without_apply$",
 	},
 	{
@@ -85,7 +89,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "sqlite waits for a stopped process", in: "activities/sqlite",
-		from: "if c.Op == opUndo && (other.op != opUndo || time.Since(began) > patience) || other.isStuck() {", to: "if false {",
+		from:  "if c.Op == opUndo && (other.op != opUndo || time.Since(began) > patience) || other.isStuck() {",
+		to:    "if false {",
 		tests: "activities/sqlite", run: "TestConformance/rows$",
 	},
 	{
@@ -130,8 +135,10 @@ var mutants = []mutant{
 	},
 	{
 		name: "stripe has no fence", in: "activities/stripe",
-		from:  "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token))",
-		to:    "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), deriveKey(token, \"else\"))",
+		from: "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), " +
+			"deriveKey(token))",
+		to: "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), " +
+			"deriveKey(token, \"else\"))",
 		tests: "activities/stripe", run: "TestConformance/payment_intent",
 	},
 }
@@ -156,7 +163,8 @@ func (m mutant) find(t *testing.T) (path string, content []byte) {
 		}
 		return err
 	}))
-	require.NotEmpty(t, path, "what %q changes stands nowhere below %s any more: bring the mutant up to date", m.name, m.in)
+	require.NotEmpty(t, path, "what %q changes stands nowhere below %s any more: bring the mutant up to date", m.name,
+		m.in)
 	return path, content
 }
 
@@ -168,7 +176,8 @@ func TestEachMutantHasItsPlace(t *testing.T) {
 	}
 }
 
-// TestEachMutantIsFound runs tests, at the depth of a plain run that leaves out none of many, on one mutant after another, in drawn order.
+// TestEachMutantIsFound runs tests, at the depth of a plain run that leaves out none of many, on
+// one mutant after another, in drawn order.
 func TestEachMutantIsFound(t *testing.T) {
 	if testrun.Plain() {
 		return
@@ -199,7 +208,8 @@ func (m mutant) test(t *testing.T) (string, error) {
 	raw, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, raw, 0o600))
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-timeout=10m", "-overlay="+overlay, "-run="+m.run, "./"+m.tests)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-timeout=10m", "-overlay="+overlay, "-run="+m.run,
+		"./"+m.tests)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "UNWIND_TEST_DEEP=", "UNWIND_TEST_SHARE=1")
 	out, err := cmd.CombinedOutput()

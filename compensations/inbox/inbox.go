@@ -1,8 +1,9 @@
 // Package inbox receives the signals of a workflow so that none is lost or silently dropped.
 //
-// The SDK drops a signal whose payload cannot be decoded, leaving only a log line. And a blocked Receive has taken a signal
-// before its coroutine runs: a run that ends at that moment loses it. An Inbox therefore receives raw payloads, never blocks
-// on a channel, and keeps the reason why a signal decided nothing.
+// The SDK drops a signal whose payload cannot be decoded, leaving only a log line. And a blocked
+// Receive has taken a signal before its coroutine runs: a run that ends at that moment loses it. An
+// Inbox therefore receives raw payloads, never blocks on a channel, and keeps the reason why a
+// signal decided nothing.
 package inbox
 
 import (
@@ -26,7 +27,8 @@ type Handler struct {
 	Handle func(payload []byte) error
 }
 
-// Inbox holds the signals of one workflow. The zero value receives none. All calls come from that workflow's coroutines.
+// Inbox holds the signals of one workflow. The zero value receives none. All calls come from that
+// workflow's coroutines.
 type Inbox struct {
 	mailboxes []mailbox
 	ignored   Ignored
@@ -38,14 +40,16 @@ type mailbox struct {
 	channel workflow.ReceiveChannel
 }
 
-// Open begins to receive. If several signals are there at once, those of an earlier handler are handled first.
+// Open begins to receive. If several signals are there at once, those of an earlier handler are
+// handled first.
 func (b *Inbox) Open(ctx workflow.Context, handlers ...Handler) {
 	for _, h := range handlers {
 		b.mailboxes = append(b.mailboxes, mailbox{h, workflow.GetSignalChannel(ctx, h.Signal)})
 	}
 }
 
-// HasSignals reports whether a signal waits to be handled. It serves as the condition of a workflow.Await.
+// HasSignals reports whether a signal waits to be handled. It serves as the condition of a
+// workflow.Await.
 func (b *Inbox) HasSignals() bool {
 	for _, m := range b.mailboxes {
 		if m.channel.Len() > 0 {
@@ -55,7 +59,8 @@ func (b *Inbox) HasSignals() bool {
 	return false
 }
 
-// HandleSignals handles every signal that is there. It does not yield: a run that ends right after it loses none.
+// HandleSignals handles every signal that is there. It does not yield: a run that ends right after
+// it loses none.
 func (b *Inbox) HandleSignals() {
 	for _, m := range b.mailboxes {
 		for {

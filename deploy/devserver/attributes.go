@@ -17,7 +17,8 @@ type SearchAttribute struct {
 	Type enums.IndexedValueType
 }
 
-// SearchAttributes are the attributes that Unwind's workflows set. A server that does not know one fails the workflow task that sets it.
+// SearchAttributes are the attributes that Unwind's workflows set. A server that does not know one
+// fails the workflow task that sets it.
 var SearchAttributes = []SearchAttribute{
 	{"UnwindStatus", enums.INDEXED_VALUE_TYPE_KEYWORD},
 	{"UnwindAgent", enums.INDEXED_VALUE_TYPE_KEYWORD},
@@ -28,10 +29,11 @@ var SearchAttributes = []SearchAttribute{
 	{"UnwindTask", enums.INDEXED_VALUE_TYPE_KEYWORD},
 }
 
-// MissingSearchAttributes names the attributes that the namespace lacks, and the command that registers them; both are
-// empty if nothing is missing. An attribute that has another type is an error: the owner of the server has to rename or
-// remove it.
-func MissingSearchAttributes(ctx context.Context, c client.Client, namespace string) (names []string, command string, err error) {
+// MissingSearchAttributes names the attributes that the namespace lacks, and the command that
+// registers them; both are empty if nothing is missing. An attribute that has another type is an
+// error: the owner of the server has to rename or remove it.
+func MissingSearchAttributes(ctx context.Context, c client.Client, namespace string) (names []string, command string,
+	err error) {
 	missing, err := missingAttributes(ctx, c, namespace)
 	if err != nil || len(missing) == 0 {
 		return nil, "", err
@@ -45,14 +47,15 @@ func MissingSearchAttributes(ctx context.Context, c client.Client, namespace str
 	return names, cmd.String(), nil
 }
 
-// EnsureSearchAttributes registers missing attributes and waits until the server knows them. It is for servers of our own: on a
-// shared server that is an operator's decision.
+// EnsureSearchAttributes registers missing attributes and waits until the server knows them. It is
+// for servers of our own: on a shared server that is an operator's decision.
 func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace string) error {
 	missing, err := missingAttributes(ctx, c, namespace)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	req := &operatorservice.AddSearchAttributesRequest{Namespace: namespace, SearchAttributes: map[string]enums.IndexedValueType{}}
+	req := &operatorservice.AddSearchAttributesRequest{Namespace: namespace,
+		SearchAttributes: map[string]enums.IndexedValueType{}}
 	for _, a := range missing {
 		req.SearchAttributes[a.Name] = a.Type
 	}
@@ -62,7 +65,8 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 	for len(missing) > 0 {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("search attributes registered in namespace %s, but not known there yet: %w", namespace, context.Cause(ctx))
+			return fmt.Errorf("search attributes registered in namespace %s, but not known there yet: %w", namespace,
+				context.Cause(ctx))
 		case <-time.After(pollEvery):
 		}
 		if missing, err = missingAttributes(ctx, c, namespace); err != nil {
@@ -73,7 +77,8 @@ func EnsureSearchAttributes(ctx context.Context, c client.Client, namespace stri
 }
 
 func missingAttributes(ctx context.Context, c client.Client, namespace string) ([]SearchAttribute, error) {
-	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: namespace})
+	known, err := c.OperatorService().ListSearchAttributes(ctx,
+		&operatorservice.ListSearchAttributesRequest{Namespace: namespace})
 	if err != nil {
 		return nil, fmt.Errorf("list the search attributes of namespace %s: %w", namespace, err)
 	}
@@ -84,7 +89,9 @@ func missingAttributes(ctx context.Context, c client.Client, namespace string) (
 		case !ok:
 			missing = append(missing, a)
 		case kind != a.Type:
-			return nil, fmt.Errorf("search attribute %s of namespace %s is of type %s, but Unwind needs %s: remove it there first (temporal operator search-attribute remove --namespace %s --name %s)",
+			return nil, fmt.Errorf(
+				"search attribute %s of namespace %s is of type %s, but Unwind needs %s: remove it there first (temporal "+
+					"operator search-attribute remove --namespace %s --name %s)",
 				a.Name, namespace, kind, a.Type, namespace, a.Name)
 		}
 	}

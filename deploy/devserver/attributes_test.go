@@ -26,7 +26,8 @@ func TestSearchAttributesThatAreMissing(t *testing.T) {
 
 	remove := func(names ...string) {
 		t.Helper()
-		_, err := c.OperatorService().RemoveSearchAttributes(ctx, &operatorservice.RemoveSearchAttributesRequest{Namespace: "default", SearchAttributes: names})
+		_, err := c.OperatorService().RemoveSearchAttributes(ctx,
+			&operatorservice.RemoveSearchAttributesRequest{Namespace: "default", SearchAttributes: names})
 		require.NoError(t, err)
 	}
 	missing := func() []string {
@@ -37,7 +38,9 @@ func TestSearchAttributesThatAreMissing(t *testing.T) {
 	remove("UnwindStatus", "UnwindPending")
 	require.Eventually(t, func() bool { return len(missing()) == 2 }, waitForCache, pollEvery)
 	require.Equal(t, []string{"UnwindStatus", "UnwindPending"}, names)
-	require.Equal(t, "temporal operator search-attribute create --namespace default --name UnwindStatus --type Keyword --name UnwindPending --type Int", command)
+	require.Equal(t,
+		"temporal operator search-attribute create --namespace default --name UnwindStatus --type Keyword --name "+
+			"UnwindPending --type Int", command)
 
 	require.NoError(t, EnsureSearchAttributes(ctx, c, "default"))
 	require.Empty(t, missing())
@@ -51,14 +54,16 @@ func TestSearchAttributesThatAreMissing(t *testing.T) {
 		_, _, err := MissingSearchAttributes(ctx, c, "default")
 		return err != nil
 	}, waitForCache, pollEvery)
-	require.ErrorContains(t, EnsureSearchAttributes(ctx, c, "default"), "UnwindPending of namespace default is of type Keyword, but Unwind needs Int")
+	require.ErrorContains(t, EnsureSearchAttributes(ctx, c, "default"),
+		"UnwindPending of namespace default is of type Keyword, but Unwind needs Int")
 }
 
 func TestHistoriesAreKeptForLong(t *testing.T) {
 	hideCLI(t)
 	s := startServer(t, Options{DB: filepath.Join(t.TempDir(), "dev.db")})
 	for _, when := range []string{"at first", "after a restart, which has nothing to set"} {
-		got, err := dial(t, s).WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
+		got, err := dial(t, s).WorkflowService().DescribeNamespace(t.Context(),
+			&workflowservice.DescribeNamespaceRequest{Namespace: s.Namespace})
 		require.NoError(t, err, when)
 		require.Equal(t, retention, got.Config.WorkflowExecutionRetentionTtl.AsDuration(), when)
 		require.NoError(t, s.Restart(t.Context()))

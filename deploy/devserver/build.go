@@ -22,11 +22,13 @@ const (
 	serverFolder = "deploy/server"
 	binaryPrefix = "temporal-server-"
 	unusedAfter  = 7 * 24 * time.Hour
-	wayOut       = "install the temporal CLI (https://docs.temporal.io/cli), run inside a checkout of Unwind with Go installed, or set TEMPORAL_ADDRESS to a running server"
+	wayOut       = "install the temporal CLI (https://docs.temporal.io/cli), run inside a checkout of Unwind with Go " +
+		"installed, or set TEMPORAL_ADDRESS to a running server"
 )
 
-// ensureBuilt returns the path of our own server's binary. The first process to call it builds the binary; all others wait. Without
-// the source or the go command it returns one that was built earlier.
+// ensureBuilt returns the path of our own server's binary. The first process to call it builds the
+// binary; all others wait. Without the source or the go command it returns one that was built
+// earlier.
 func ensureBuilt(ctx context.Context, log io.Writer) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -49,7 +51,8 @@ func builtEarlier(folder string, log io.Writer, why error) (string, error) {
 		return "", err
 	}
 	for _, binary := range found {
-		if info, err := os.Stat(binary); err == nil && info.Mode().IsRegular() && filepath.Ext(binary) == "" && info.ModTime().After(used) {
+		if info, err := os.Stat(binary); err == nil && info.Mode().IsRegular() && filepath.Ext(binary) == "" &&
+			info.ModTime().After(used) {
 			last, used = binary, info.ModTime()
 		}
 	}
@@ -61,8 +64,8 @@ func builtEarlier(folder string, log io.Writer, why error) (string, error) {
 	return last, nil
 }
 
-// serverSource returns the folder of the server module: in the checkout that this code was compiled in, otherwise in the version of
-// Unwind that the working folder depends on.
+// serverSource returns the folder of the server module: in the checkout that this code was compiled
+// in, otherwise in the version of Unwind that the working folder depends on.
 func serverSource(ctx context.Context) (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		folder := filepath.Join(filepath.Dir(filepath.Dir(file)), filepath.Base(serverFolder))
@@ -77,7 +80,8 @@ func serverSource(ctx context.Context) (string, error) {
 			return folder, nil
 		}
 	}
-	return "", fmt.Errorf("no Temporal server: there is no temporal on PATH and no source of %s/%s to build one from; %s", rootModule, serverFolder, wayOut)
+	return "", fmt.Errorf("no Temporal server: there is no temporal on PATH and no source of %s/%s to build one from; %s",
+		rootModule, serverFolder, wayOut)
 }
 
 func isServerModule(folder string) bool {
@@ -112,7 +116,9 @@ func buildInto(ctx context.Context, folder, source string, log io.Writer) (strin
 	if isFile(binary) {
 		return binary, nil
 	}
-	fmt.Fprintf(log, "building the Temporal server, once: this takes 1 to 4 minutes, later starts take a second (kept in %s) ...\n", folder)
+	fmt.Fprintf(log,
+		"building the Temporal server, once: this takes 1 to 4 minutes, later starts take a second (kept in %s) ...\n",
+		folder)
 	began := time.Now()
 	if err := goBuild(ctx, source, binary); err != nil {
 		return "", err
@@ -143,8 +149,8 @@ func goBuild(ctx context.Context, source, binary string) error {
 	return os.Rename(draft, binary)
 }
 
-// sourceKey returns a digest of everything that the binary is built from: the module's files, which include go.sum, and the Go
-// version.
+// sourceKey returns a digest of everything that the binary is built from: the module's files, which
+// include go.sum, and the Go version.
 func sourceKey(ctx context.Context, source string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH")
 	cmd.Dir = source
@@ -194,5 +200,6 @@ func removeUnused(folder string) error {
 	return nil
 }
 
-// markUsed protects the binary from removeUnused. A read-only cache folder is good enough otherwise.
+// markUsed protects the binary from removeUnused. A read-only cache folder is good enough
+// otherwise.
 func markUsed(binary string) { _ = os.Chtimes(binary, time.Time{}, time.Now()) }

@@ -21,7 +21,8 @@ type child struct {
 	waitErr error // set before done is closed
 }
 
-// startChild starts cmd in its own process group: a Ctrl-C on the terminal must reach only us, because we stop the server last.
+// startChild starts cmd in its own process group: a Ctrl-C on the terminal must reach only us,
+// because we stop the server last.
 func startChild(cmd *exec.Cmd) (*child, error) {
 	c := &child{cmd: cmd, done: make(chan struct{})}
 	cmd.Stderr = &c.stderr
@@ -35,7 +36,8 @@ func startChild(cmd *exec.Cmd) (*child, error) {
 	c.stdin = stdin
 	started := make(chan error)
 	go func() {
-		// The kernel signals a child when the thread that started it ends, so this thread stays until the child has ended.
+		// The kernel signals a child when the thread that started it ends, so this thread stays until the
+		// child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -85,7 +87,8 @@ func (c *child) kill() {
 // signal reaches the whole process group: the temporal on PATH may be a script around the real one.
 func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
 
-// lastStderr returns what the child last wrote to stderr, on separate lines, for the end of an error message.
+// lastStderr returns what the child last wrote to stderr, on separate lines, for the end of an
+// error message.
 func (c *child) lastStderr() string {
 	text := strings.TrimSpace(c.stderr.String())
 	if text == "" {

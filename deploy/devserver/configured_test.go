@@ -25,11 +25,14 @@ namespace = "orders"
 		named              bool
 		err                string
 	}{
-		"nothing":                     {},
-		"an address":                  {env: map[string]string{"TEMPORAL_ADDRESS": "here:7233"}, address: "here:7233", named: true},
-		"a profile":                   {env: map[string]string{"TEMPORAL_CONFIG_FILE": profiles, "TEMPORAL_PROFILE": "prod"}, address: "temporal.example:7233", namespace: "orders", named: true},
-		"a profile without address":   {env: map[string]string{"TEMPORAL_CONFIG_FILE": profiles}, namespace: "nearby"},
-		"a profile that is not there": {env: map[string]string{"TEMPORAL_CONFIG_FILE": profiles, "TEMPORAL_PROFILE": "test"}, err: "unable to find profile test"},
+		"nothing": {},
+		"an address": {env: map[string]string{"TEMPORAL_ADDRESS": "here:7233"}, address: "here:7233",
+			named: true},
+		"a profile": {env: map[string]string{"TEMPORAL_CONFIG_FILE": profiles, "TEMPORAL_PROFILE": "prod"},
+			address: "temporal.example:7233", namespace: "orders", named: true},
+		"a profile without address": {env: map[string]string{"TEMPORAL_CONFIG_FILE": profiles}, namespace: "nearby"},
+		"a profile that is not there": {env: map[string]string{"TEMPORAL_CONFIG_FILE": profiles, "TEMPORAL_PROFILE": "test"},
+			err: "unable to find profile test"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, key := range []string{"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "TEMPORAL_PROFILE", "TEMPORAL_API_KEY"} {

@@ -12,9 +12,11 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// Options says which server to start. The zero value is a server in memory on free ports without a UI.
+// Options says which server to start. The zero value is a server in memory on free ports without a
+// UI.
 type Options struct {
-	// DB is the SQLite file that holds everything, and is created if it is missing. Defaults to memory, which a restart forgets.
+	// DB is the SQLite file that holds everything, and is created if it is missing. Defaults to
+	// memory, which a restart forgets.
 	DB string
 	// Port of the gRPC frontend. Defaults to a free one.
 	Port int
@@ -24,7 +26,8 @@ type Options struct {
 	UIPort int
 	// Namespace to create. Defaults to "default".
 	Namespace string
-	// Settings are values of Temporal's dynamic configuration by key, in addition to those that make a single host fast.
+	// Settings are values of Temporal's dynamic configuration by key, in addition to those that make a
+	// single host fast.
 	Settings map[string]any
 	// Log gets a line about everything that takes long. Defaults to nowhere.
 	Log io.Writer
@@ -47,7 +50,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Server is a running Temporal server, a child of this process. Its methods must not be called at the same time.
+// Server is a running Temporal server, a child of this process. Its methods must not be called at
+// the same time.
 type Server struct {
 	Address   string // of the gRPC frontend, host:port
 	UIURL     string // empty without a UI
@@ -65,8 +69,8 @@ const (
 	startTries = 3
 )
 
-// Start finds or builds a server and runs it; it returns when clients can use it. ctx bounds the start only: the server
-// runs until Stop, Kill or the end of this process.
+// Start finds or builds a server and runs it; it returns when clients can use it. ctx bounds the
+// start only: the server runs until Stop, Kill or the end of this process.
 func Start(ctx context.Context, opts Options) (*Server, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -113,8 +117,8 @@ func (s *Server) startChild(ctx context.Context) error {
 	return nil
 }
 
-// ClientOptions returns what a client or worker needs to reach the server. Nothing is compressed: on the loopback interface that
-// costs more than it saves.
+// ClientOptions returns what a client or worker needs to reach the server. Nothing is compressed:
+// on the loopback interface that costs more than it saves.
 func (s *Server) ClientOptions() client.Options {
 	return client.Options{
 		HostPort: s.Address, Namespace: s.Namespace,
@@ -122,7 +126,8 @@ func (s *Server) ClientOptions() client.Options {
 	}
 }
 
-// Done is closed when the server process has ended, whatever ended it; Err says what it last printed.
+// Done is closed when the server process has ended, whatever ended it; Err says what it last
+// printed.
 func (s *Server) Done() <-chan struct{} { return s.child.done }
 
 // Err is nil while the server runs and after Stop or Kill; otherwise it says how the server ended.
@@ -133,7 +138,8 @@ func (s *Server) Err() error {
 	return fmt.Errorf("the Temporal server ended by itself: %w%s", orExitZero(s.child.waitErr), s.child.lastStderr())
 }
 
-// Stop ends the server gracefully, and kills it if that takes too long. It does nothing if the server has stopped.
+// Stop ends the server gracefully, and kills it if that takes too long. It does nothing if the
+// server has stopped.
 func (s *Server) Stop() error {
 	if s.child.stop(stopLimit) {
 		return nil
@@ -145,7 +151,8 @@ func (s *Server) Stop() error {
 // Kill ends the server as a crash would.
 func (s *Server) Kill() { s.child.kill() }
 
-// Restart starts the server again with the same database and ports, and first stops it if it is running.
+// Restart starts the server again with the same database and ports, and first stops it if it is
+// running.
 func (s *Server) Restart(ctx context.Context) error {
 	if s.opts.DB == "" {
 		return errors.New("a server in memory cannot be restarted: it would have forgotten all; give Options.DB a file")

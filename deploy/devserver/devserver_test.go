@@ -19,7 +19,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// startServer is Start for a test. The build, for which only the first test waits, has its own time limit.
+// startServer is Start for a test. The build, for which only the first test waits, has its own time
+// limit.
 func startServer(t *testing.T, opts Options) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
@@ -115,7 +116,8 @@ func TestACancelledStartLeavesNoProcess(t *testing.T) {
 	require.True(t, s.child.hasEnded())
 }
 
-// startAndWait is the parent of TestTheServerEndsWithItsParent: it starts a server, prints its address, and never stops it.
+// startAndWait is the parent of TestTheServerEndsWithItsParent: it starts a server, prints its
+// address, and never stops it.
 func startAndWait() error {
 	s, err := Start(context.Background(), Options{})
 	if err != nil {
@@ -148,7 +150,8 @@ func TestTheServerEndsWithItsParent(t *testing.T) {
 
 			require.NoError(t, parent.Process.Kill())
 			_ = parent.Wait()
-			require.Eventually(t, func() bool { return reachable(context.Background(), at) != nil }, time.Minute, 50*time.Millisecond)
+			require.Eventually(t, func() bool { return reachable(context.Background(), at) != nil }, time.Minute,
+				50*time.Millisecond)
 		})
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// runFakeCLI stands in for the temporal CLI, which takes minutes to build: it knows the flags of `temporal server start-dev`,
-// refuses others, and runs our own server without its stdin.
+// runFakeCLI stands in for the temporal CLI, which takes minutes to build: it knows the flags of
+// `temporal server start-dev`, refuses others, and runs our own server without its stdin.
 func runFakeCLI(args []string) error {
 	if len(args) < 2 || args[0] != "server" || args[1] != "start-dev" {
 		return fmt.Errorf("unknown command %q", args)
@@ -48,10 +48,13 @@ func runFakeCLI(args []string) error {
 		onDisk = list{"journal_mode=wal", "synchronous=1"}
 	}
 	for what, lists := range map[string][2]list{
-		"dynamic-config-value": {dynamic, {"history.transferProcessorMaxPollRPS=2000", "matching.numTaskqueueReadPartitions=1",
-			"matching.numTaskqueueWritePartitions=1", "system.enableActivityEagerExecution=true"}},
-		"sqlite-pragma":    {pragmas, onDisk},
-		"search-attribute": {attributes, {"UnwindStatus=Keyword", "UnwindAgent=Keyword", "UnwindGate=Keyword", "UnwindParked=Keyword", "UnwindFailing=Keyword", "UnwindPending=Int", "UnwindTask=Keyword"}},
+		"dynamic-config-value": {dynamic,
+			{"history.transferProcessorMaxPollRPS=2000", "matching.numTaskqueueReadPartitions=1",
+				"matching.numTaskqueueWritePartitions=1", "system.enableActivityEagerExecution=true"}},
+		"sqlite-pragma": {pragmas, onDisk},
+		"search-attribute": {attributes,
+			{"UnwindStatus=Keyword", "UnwindAgent=Keyword", "UnwindGate=Keyword", "UnwindParked=Keyword",
+				"UnwindFailing=Keyword", "UnwindPending=Int", "UnwindTask=Keyword"}},
 	} {
 		if !slices.Equal(lists[0], lists[1]) {
 			return fmt.Errorf("--%s is %v, not %v", what, lists[0], lists[1])
@@ -88,7 +91,8 @@ func putCLIOnPath(t *testing.T) {
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// hideCLI takes a real temporal CLI off PATH, so that a test gets our own server; the go command stays.
+// hideCLI takes a real temporal CLI off PATH, so that a test gets our own server; the go command
+// stays.
 func hideCLI(t *testing.T) {
 	t.Helper()
 	var kept []string

@@ -29,8 +29,9 @@ func choosePorts(o *Options) error {
 	return nil
 }
 
-// freePort returns a port that the kernel does not hand out again for a while: a connection that was made and closed on it stays in
-// TIME_WAIT, so the port is not chosen as an ephemeral one and yet a server can bind it.
+// freePort returns a port that the kernel does not hand out again for a while: a connection that
+// was made and closed on it stays in TIME_WAIT, so the port is not chosen as an ephemeral one and
+// yet a server can bind it.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", loopbackAddress(0))
 	if err != nil {

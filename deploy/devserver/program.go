@@ -18,7 +18,8 @@ type program struct {
 
 func (p program) newCommand(o Options) *exec.Cmd { return exec.Command(p.path, p.args(o)...) }
 
-// findProgram returns the temporal CLI if it is on PATH, otherwise our own server, which it builds if necessary.
+// findProgram returns the temporal CLI if it is on PATH, otherwise our own server, which it builds
+// if necessary.
 func findProgram(ctx context.Context, log io.Writer) (program, error) {
 	if path, err := exec.LookPath("temporal"); err == nil {
 		return program{path: path, args: cliArgs}, nil
@@ -36,8 +37,9 @@ func ownArgs(o Options) []string {
 	return slices.Concat(args, settingArgs(o), uiArgs(o), attributeArgs())
 }
 
-// cliArgs are the arguments of the temporal CLI's server, with the settings that deploy/server has built in: without them each
-// activity waits up to 100 ms for the poll of its shard's queue, and each commit waits for two syncs of the disk.
+// cliArgs are the arguments of the temporal CLI's server, with the settings that deploy/server has
+// built in: without them each activity waits up to 100 ms for the poll of its shard's queue, and
+// each commit waits for two syncs of the disk.
 func cliArgs(o Options) []string {
 	args := []string{"server", "start-dev", "--log-level", "error", "--ip", loopback,
 		"--port", strconv.Itoa(o.Port), "--namespace", o.Namespace,

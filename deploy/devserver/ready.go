@@ -14,7 +14,8 @@ import (
 
 const pollEvery = 20 * time.Millisecond
 
-// waitReady returns when the server is ready: its ports are open, workflows can be listed, the search attributes are known.
+// waitReady returns when the server is ready: its ports are open, workflows can be listed, the
+// search attributes are known.
 func (s *Server) waitReady(ctx context.Context) error {
 	addresses := []string{s.Address}
 	if s.UIURL != "" {
@@ -40,7 +41,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// If this start made the namespace, they exist already; a database from an older Unwind may lack some.
+	// If this start made the namespace, they exist already; a database from an older Unwind may lack
+	// some.
 	if err := EnsureSearchAttributes(ctx, c, s.Namespace); err != nil {
 		return err
 	}

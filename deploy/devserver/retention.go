@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// retention is how long a closed task can be inspected, and so rolled back. A development server's default is a day.
+// retention is how long a closed task can be inspected, and so rolled back. A development server's
+// default is a day.
 const retention = 30 * 24 * time.Hour
 
 func keepHistories(ctx context.Context, c client.Client, name string) error {

@@ -26,7 +26,8 @@ func archive(folder string, files []file) ([]byte, error) {
 	compressed := gzip.NewWriter(&b)
 	w := tar.NewWriter(compressed)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: released}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode, Size: int64(len(f.content)),
+			ModTime: released}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

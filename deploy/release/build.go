@@ -66,7 +66,8 @@ func checkout(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(dir)), nil
 }
 
-// buildPrograms compiles the programs for a platform, and returns them with the version that Go has stamped.
+// buildPrograms compiles the programs for a platform, and returns them with the version that Go has
+// stamped.
 func buildPrograms(ctx context.Context, root string, p platform) (built []file, version string, err error) {
 	dir, err := os.MkdirTemp("", "unwind-release-")
 	if err != nil {
@@ -139,7 +140,8 @@ func manPages(c *cobra.Command) ([]file, error) {
 	var all []file
 	c.DisableAutoGenTag = true
 	var b bytes.Buffer
-	if err := doc.GenMan(c, &doc.GenManHeader{Section: "1", Source: "Unwind", Manual: "Unwind", Date: &released}, &b); err != nil {
+	if err := doc.GenMan(c, &doc.GenManHeader{Section: "1", Source: "Unwind", Manual: "Unwind", Date: &released},
+		&b); err != nil {
 		return nil, fmt.Errorf("man page of %s: %w", c.CommandPath(), err)
 	}
 	name := strings.ReplaceAll(c.CommandPath(), " ", "-")

@@ -19,7 +19,8 @@ type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
-// programs are the commands in an archive. The worlds need Linux: its mounts, its locks, its exchange of two names.
+// programs are the commands in an archive. The worlds need Linux: its mounts, its locks, its
+// exchange of two names.
 func (p platform) programs() []string {
 	if p.os != "linux" {
 		return []string{"starter"}

@@ -36,7 +36,8 @@ func unpack(t *testing.T, content []byte) (folder string, files map[string]tar.H
 		var name string
 		folder, name, _ = strings.Cut(h.Name, "/")
 		files[name] = *h
-		if slices.Contains([]string{"starter", "worker"}, name) && strings.HasSuffix(folder, "_"+runtime.GOOS+"_"+runtime.GOARCH) {
+		if slices.Contains([]string{"starter", "worker"}, name) &&
+			strings.HasSuffix(folder, "_"+runtime.GOOS+"_"+runtime.GOARCH) {
 			program, err := io.ReadAll(r)
 			require.NoError(t, err)
 			runAlone(t, name, program)
@@ -136,7 +137,8 @@ func TestTheSameFilesMakeTheSameArchive(t *testing.T) {
 
 func TestAnUnknownPlatformIsRefusedWithTheKnown(t *testing.T) {
 	_, err := choosePlatforms([]string{"plan9/386"})
-	require.EqualError(t, err, "--only plan9/386: there is no such platform; there are linux/amd64, linux/arm64, darwin/amd64, darwin/arm64")
+	require.EqualError(t, err,
+		"--only plan9/386: there is no such platform; there are linux/amd64, linux/arm64, darwin/amd64, darwin/arm64")
 	chosen, err := choosePlatforms([]string{"linux/arm64"})
 	require.NoError(t, err)
 	require.Equal(t, []platform{{"linux", "arm64"}}, chosen)

@@ -27,7 +27,8 @@ func (a *attributeFlag) Set(s string) error {
 	}
 	t, err := enums.IndexedValueTypeFromString(kind)
 	if err != nil || t == enums.INDEXED_VALUE_TYPE_UNSPECIFIED {
-		return fmt.Errorf("%q is no type of a search attribute; known are Text, Keyword, Int, Double, Bool, Datetime, KeywordList", kind)
+		return fmt.Errorf(
+			"%q is no type of a search attribute; known are Text, Keyword, Int, Double, Bool, Datetime, KeywordList", kind)
 	}
 	if *a == nil {
 		*a = attributeFlag{}

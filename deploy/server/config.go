@@ -21,7 +21,8 @@ const (
 
 func loopbackAddress(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 
-// serverConfig puts all services on the loopback interface and everything that they store into one database.
+// serverConfig puts all services on the loopback interface and everything that they store into one
+// database.
 func serverConfig(sql *config.SQL, p ports) *config.Config {
 	service := func(port int) config.Service {
 		return config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
@@ -67,8 +68,8 @@ func staticHosts(p ports) map[primitives.ServiceName]static.Hosts {
 	}
 }
 
-// tuning makes one shard as fast as possible. The default settings poll a shard's transfer queue so rarely that each activity waits
-// up to 100 ms; partitions help only if many hosts match tasks.
+// tuning makes one shard as fast as possible. The default settings poll a shard's transfer queue so
+// rarely that each activity waits up to 100 ms; partitions help only if many hosts match tasks.
 func tuning() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():                  2000,

@@ -13,8 +13,8 @@ import (
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 )
 
-// openDatabase creates the tables and the namespace in the file, or in memory if none is named. The file belongs to this process
-// alone until it ends.
+// openDatabase creates the tables and the namespace in the file, or in memory if none is named. The
+// file belongs to this process alone until it ends.
 func openDatabase(o options) (*config.SQL, error) {
 	db := &config.SQL{PluginName: sqliteplugin.PluginName, DatabaseName: "unwind",
 		ConnectAttributes: map[string]string{"mode": "memory", "cache": "shared"}}
@@ -30,7 +30,8 @@ func openDatabase(o options) (*config.SQL, error) {
 			return nil, err
 		}
 		db.DatabaseName = path
-		// In WAL mode a commit costs one write; synchronous=NORMAL loses nothing when the process is killed.
+		// In WAL mode a commit costs one write; synchronous=NORMAL loses nothing when the process is
+		// killed.
 		db.ConnectAttributes = map[string]string{"mode": "rwc", "journal_mode": "wal", "synchronous": "1"}
 	}
 	ns, err := sqliteschema.NewNamespaceConfig(clusterName, o.namespace, false, o.attributes)
@@ -40,7 +41,8 @@ func openDatabase(o options) (*config.SQL, error) {
 	return db, sqliteschema.CreateNamespaces(db, ns)
 }
 
-// ensureSchema creates the tables in a draft file and renames it, so that a killed process leaves no incomplete database.
+// ensureSchema creates the tables in a draft file and renames it, so that a killed process leaves
+// no incomplete database.
 func ensureSchema(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -58,8 +60,8 @@ func ensureSchema(path string) error {
 	return os.Rename(draft, path)
 }
 
-// lockDatabase refuses a second server on the same file, which would lose tasks. The descriptor is never closed, so that the lock
-// lasts until the process ends, and with it its last write.
+// lockDatabase refuses a second server on the same file, which would lose tasks. The descriptor is
+// never closed, so that the lock lasts until the process ends, and with it its last write.
 func lockDatabase(path string) error {
 	fd, err := syscall.Open(path+".lock", syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

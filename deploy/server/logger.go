@@ -25,7 +25,8 @@ func newLogger(w io.Writer) *logger {
 // silence is for the time of stopping, in which every interrupted poll would be logged as an error.
 func (l *logger) silence() { l.level.SetLevel(zap.FatalLevel) }
 
-// sinceHealthy drops what the server says of requests that come while it is starting: waitReady makes them until one succeeds.
+// sinceHealthy drops what the server says of requests that come while it is starting: waitReady
+// makes them until one succeeds.
 type sinceHealthy struct{ zapcore.Core }
 
 // notHealthy is in the error that such a request gets.

@@ -14,7 +14,8 @@ func TestTheLogIsOfErrorsOnceTheServerIsHealthy(t *testing.T) {
 	said := &strings.Builder{}
 	l := newLogger(said)
 	for _, each := range []log.Logger{l, log.With(l, tag.NewStringTag("of", "the frontend"))} {
-		each.Error("service failures", tag.NewStringTag("operation", "GetSystemInfo"), tag.Error(serviceerror.NewUnavailable(notHealthy)))
+		each.Error("service failures", tag.NewStringTag("operation", "GetSystemInfo"),
+			tag.Error(serviceerror.NewUnavailable(notHealthy)))
 		each.Warn("a warning", tag.Error(errors.New("it is small")))
 	}
 	if said.Len() > 0 {

@@ -56,14 +56,17 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	var o options
 	fs := flag.NewFlagSet("server", flag.ContinueOnError)
 	fs.SetOutput(usage)
-	fs.StringVar(&o.db, "db", "", "SQLite `file` that holds everything, created if it is missing (default: in memory, lost at the end)")
+	fs.StringVar(&o.db, "db", "",
+		"SQLite `file` that holds everything, created if it is missing (default: in memory, lost at the end)")
 	fs.IntVar(&o.port, "port", 7233, "port of the gRPC frontend; 0 takes a free one")
 	fs.IntVar(&o.uiPort, "ui-port", 8233, "port of the UI; 0 takes a free one")
 	fs.BoolVar(&o.headless, "headless", false, "no UI")
 	fs.StringVar(&o.namespace, "namespace", "default", "namespace to create")
 	fs.Var(&o.attributes, "search-attribute", "search attribute of the namespace, as `Name=Type`; may be repeated")
-	fs.Var(&o.settings, "dynamic-config-value", "setting of the server, as `KEY=VALUE`, the value in JSON; may be repeated")
-	fs.BoolVar(&o.withParent, "with-parent", false, "stop when stdin ends, so that the server never outlives the process that started it")
+	fs.Var(&o.settings, "dynamic-config-value",
+		"setting of the server, as `KEY=VALUE`, the value in JSON; may be repeated")
+	fs.BoolVar(&o.withParent, "with-parent", false,
+		"stop when stdin ends, so that the server never outlives the process that started it")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -76,7 +79,8 @@ func parseFlags(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// untilEOF returns ctx, canceled when r ends: the kernel closes the other end of a pipe however its holder dies.
+// untilEOF returns ctx, canceled when r ends: the kernel closes the other end of a pipe however its
+// holder dies.
 func untilEOF(ctx context.Context, r io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {

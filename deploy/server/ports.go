@@ -20,7 +20,8 @@ func choosePorts(frontend, ui int) (ports, error) {
 		// Checked here, because the UI would print to stdout that its port is taken, and end the process.
 		l, err := net.Listen("tcp", loopbackAddress(port))
 		if err != nil {
-			return p, fmt.Errorf("port %d cannot be used: %w; choose another with --port or --ui-port, 0 for a free one", port, err)
+			return p, fmt.Errorf("port %d cannot be used: %w; choose another with --port or --ui-port, 0 for a free one", port,
+				err)
 		}
 		l.Close()
 	}
@@ -37,8 +38,9 @@ func choosePorts(frontend, ui int) (ports, error) {
 	return p, nil
 }
 
-// freePort returns a port that the kernel does not hand out again for a while: a connection that was made and closed on it stays in
-// TIME_WAIT, so the port is not chosen as an ephemeral one and yet a server can bind it.
+// freePort returns a port that the kernel does not hand out again for a while: a connection that
+// was made and closed on it stays in TIME_WAIT, so the port is not chosen as an ephemeral one and
+// yet a server can bind it.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 
 const pollEvery = 20 * time.Millisecond
 
-// waitReady returns when a client can do everything it needs: reach the frontend, list workflows in the namespace, open the UI.
+// waitReady returns when a client can do everything it needs: reach the frontend, list workflows in
+// the namespace, open the UI.
 func waitReady(ctx context.Context, at ready, namespace string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server did not get ready within %s", limit))
 	defer cancel()

@@ -92,7 +92,8 @@ func newUI(p ports, namespace string) *uiserver.Server {
 	}))
 }
 
-// stopWithin returns when s has stopped, or after limit: whatever still runs then ends with the process.
+// stopWithin returns when s has stopped, or after limit: whatever still runs then ends with the
+// process.
 func stopWithin(s temporal.Server, limit time.Duration) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Stop() }()

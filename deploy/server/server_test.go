@@ -94,9 +94,11 @@ func TestServesAndSurvivesAKillOnOtherPorts(t *testing.T) {
 		t.Errorf("the UI answers %s", resp.Status)
 	}
 	c := dial(t, first.ready)
-	known, err := c.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: "work"})
+	known, err := c.OperatorService().ListSearchAttributes(ctx,
+		&operatorservice.ListSearchAttributesRequest{Namespace: "work"})
 	must(t, err)
-	if k := known.CustomAttributes; k["UnwindStatus"] != enums.INDEXED_VALUE_TYPE_KEYWORD || k["UnwindPending"] != enums.INDEXED_VALUE_TYPE_INT {
+	if k := known.CustomAttributes; k["UnwindStatus"] != enums.INDEXED_VALUE_TYPE_KEYWORD ||
+		k["UnwindPending"] != enums.INDEXED_VALUE_TYPE_INT {
 		t.Errorf("search attributes of the namespace: %v", k)
 	}
 	// No worker runs it yet: it has to be there after the crash.
@@ -145,7 +147,10 @@ func TestAHalfMadeFileIsNotTaken(t *testing.T) {
 
 func TestStopsGracefully(t *testing.T) {
 	for name, stop := range map[string]func(*serverProcess, func() error) error{
-		"on SIGTERM":              func(r *serverProcess, _ func() error) error { return r.cmd.Process.Signal(syscall.SIGTERM) },
+		"on SIGTERM": func(r *serverProcess,
+			_ func() error) error {
+			return r.cmd.Process.Signal(syscall.SIGTERM)
+		},
 		"on SIGINT":               func(r *serverProcess, _ func() error) error { return r.cmd.Process.Signal(os.Interrupt) },
 		"when its parent is gone": func(_ *serverProcess, closeStdin func() error) error { return closeStdin() },
 	} {

@@ -1,5 +1,6 @@
-// Command reference writes docs/task-file-reference.md from the types of the task file and the specs of the built-in
-// actions, and these specs into worker/catalog. Run it from the root of the repository after a change of either:
+// Command reference writes docs/task-file-reference.md from the types of the task file and the
+// specs of the built-in actions, and these specs into worker/catalog. Run it from the root of the
+// repository after a change of either:
 //
 //	go run ./docs/reference
 package main
@@ -114,7 +115,8 @@ func (w *writer) nested(path string, object *jsonschema.Schema) {
 	}
 }
 
-// mapIn is the schema of the map that a field holds, itself, as an alternative or as an item; nil where it has none.
+// mapIn is the schema of the map that a field holds, itself, as an alternative or as an item; nil
+// where it has none.
 func mapIn(s *jsonschema.Schema) *jsonschema.Schema {
 	switch {
 	case len(s.Properties) > 0:
@@ -214,7 +216,8 @@ func typeOf(s *jsonschema.Schema) string {
 	if len(s.Enum) > 0 {
 		return valueOf(s)
 	}
-	words := map[string]string{"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`", "array": "list", "object": "map"}
+	words := map[string]string{"string": "text", "integer": "whole number", "number": "number",
+		"boolean": "`true` or `false`", "array": "list", "object": "map"}
 	types := s.Types
 	if s.Type != "" {
 		types = []string{s.Type}

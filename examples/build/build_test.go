@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestAnAgentBuildsARealProgram checks, by the container's own tar, that nothing is left of the failed attempt, and that the next
-// attempt builds a program that runs.
+// TestAnAgentBuildsARealProgram checks, by the container's own tar, that nothing is left of the
+// failed attempt, and that the next attempt builds a program that runs.
 func TestAnAgentBuildsARealProgram(t *testing.T) {
 	testrun.Sampled(t)
 	containertest.Docker(t)
@@ -70,8 +70,8 @@ func TestAnAgentBuildsARealProgram(t *testing.T) {
 	require.Contains(t, s.runs(t, "/opt/less/bin/less", "--version"), "less ")
 }
 
-// look returns what the container's own tar shows of each path, except for what the engine puts into every container. An export by
-// the engine does not show layers.
+// look returns what the container's own tar shows of each path, except for what the engine puts
+// into every container. An export by the engine does not show layers.
 func (s *session) look(t *testing.T) map[string]string {
 	t.Helper()
 	all := s.runs(t, "tar", "--create", "--one-file-system", "--numeric-owner", "--directory=/", ".")
@@ -86,7 +86,8 @@ func (s *session) look(t *testing.T) map[string]string {
 		if h.Typeflag == tar.TypeLink {
 			h.Linkname = strings.TrimPrefix(h.Linkname, "./")
 		}
-		if h.Name == "" || strings.HasPrefix(h.Name, "dev/") || slices.Contains([]string{".dockerenv", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}, h.Name) {
+		if h.Name == "" || strings.HasPrefix(h.Name, "dev/") ||
+			slices.Contains([]string{".dockerenv", "etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}, h.Name) {
 			continue
 		}
 		sum := sha256.New()
@@ -109,7 +110,8 @@ func (s *session) look(t *testing.T) map[string]string {
 // runs starts a program in the container without the worker, and returns its output.
 func (s *session) runs(t *testing.T, argv ...string) string {
 	t.Helper()
-	made, err := s.engine.ContainerExecCreate(t.Context(), s.container, container.ExecOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})
+	made, err := s.engine.ContainerExecCreate(t.Context(), s.container,
+		container.ExecOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})
 	require.NoError(t, err)
 	stream, err := s.engine.ContainerExecAttach(t.Context(), made.ID, container.ExecAttachOptions{})
 	require.NoError(t, err)

@@ -1,9 +1,11 @@
-// Command build is the session of an agent that builds software: a real C project in a Debian container.
+// Command build is the session of an agent that builds software: a real C project in a Debian
+// container.
 //
 //	go run ./examples/build
 //
-// Its first attempt fails, because a library is missing, and is undone without a trace; the second one installs the library and
-// succeeds. The root filesystem is made once, as root, by mmdebstrap from Debian's archive.
+// Its first attempt fails, because a library is missing, and is undone without a trace; the second
+// one installs the library and succeeds. The root filesystem is made once, as root, by mmdebstrap
+// from Debian's archive.
 package main
 
 import (

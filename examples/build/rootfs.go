@@ -18,7 +18,8 @@ var script string
 // errNoDebian means that this machine cannot make the root filesystem.
 var errNoDebian = errors.New("the root filesystem is made by mmdebstrap, as root: apt-get install mmdebstrap")
 
-// rootfs returns the path of a tar file with the root filesystem, which it makes if it is not in the user's cache.
+// rootfs returns the path of a tar file with the root filesystem, which it makes if it is not in
+// the user's cache.
 func rootfs(ctx context.Context, log io.Writer) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

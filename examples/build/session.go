@@ -95,9 +95,10 @@ func (s *session) makeContainer(ctx context.Context, log io.Writer) (err error) 
 		return err
 	}
 	defer file.Close()
-	answer, err := s.engine.ImageImport(ctx, image.ImportSource{Source: file, SourceName: "-"}, s.container+":latest", image.ImportOptions{
-		Changes: []string{`CMD ["sleep", "infinity"]`},
-	})
+	answer, err := s.engine.ImageImport(ctx, image.ImportSource{Source: file, SourceName: "-"}, s.container+":latest",
+		image.ImportOptions{
+			Changes: []string{`CMD ["sleep", "infinity"]`},
+		})
 	if err != nil {
 		return fmt.Errorf("import %s: %w", root, err)
 	}

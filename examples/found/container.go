@@ -20,8 +20,9 @@ import (
 // itself is the thing that represents the container itself, beside the paths in it.
 const itself = "the container"
 
-// Container takes a snapshot of a container: its identity, and every path in its filesystem, from the engine's tar export. Times
-// below a second, which a tar does not hold, are read path by path. What the engine itself puts into every container is left out.
+// Container takes a snapshot of a container: its identity, and every path in its filesystem, from
+// the engine's tar export. Times below a second, which a tar does not hold, are read path by path.
+// What the engine itself puts into every container is left out.
 func Container(ctx context.Context, name string) (Snapshot, error) {
 	engine, err := client.NewClientWithOpts(client.FromEnv, client.WithAPIVersionNegotiation())
 	if err != nil {
@@ -67,12 +68,14 @@ func Container(ctx context.Context, name string) (Snapshot, error) {
 func identity(c container.InspectResponse) Facts {
 	return Facts{
 		"name": c.Name, "id": c.ID, "image": c.Image, "state": c.State.Status, "host name": c.Config.Hostname,
-		"program": text(c.Config.Entrypoint) + text(c.Config.Cmd), "environment": text(c.Config.Env), "labels": text(c.Config.Labels),
+		"program": text(c.Config.Entrypoint) +
+			text(c.Config.Cmd), "environment": text(c.Config.Env), "labels": text(c.Config.Labels),
 		"network": string(c.HostConfig.NetworkMode), "mounts": text(c.HostConfig.Binds),
 	}
 }
 
-// exported returns the facts of one entry of a tar. Folders have no time, because the engine's own files change it.
+// exported returns the facts of one entry of a tar. Folders have no time, because the engine's own
+// files change it.
 func exported(h *tar.Header, content io.Reader) (Facts, error) {
 	f := Facts{
 		"kind": string(h.Typeflag), "mode": fmt.Sprintf("%04o", h.Mode&0o7777), "owner": fmt.Sprintf("%d:%d", h.Uid, h.Gid),

@@ -15,9 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files takes a snapshot of everything below a folder: kind, bytes, mode, owner, time to the nanosecond, extended attributes, and
-// the targets of links. It leaves out the times of folders, which change with the files in them, and names in skip, wherever they
-// are. Things are named by prefix and their path below the folder.
+// Files takes a snapshot of everything below a folder: kind, bytes, mode, owner, time to the
+// nanosecond, extended attributes, and the targets of links. It leaves out the times of folders,
+// which change with the files in them, and names in skip, wherever they are. Things are named by
+// prefix and their path below the folder.
 func Files(prefix, folder string, skip ...string) (Snapshot, error) {
 	s := Snapshot{}
 	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {

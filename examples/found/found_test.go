@@ -56,8 +56,9 @@ func TestFilesSeesEveryDifference(t *testing.T) {
 		"a nanosecond": {func(dir string) error {
 			return os.Chtimes(filepath.Join(dir, "a"), time.Time{}, time.Unix(1700000000, 123456788))
 		}, "~ a: time 2023-11-14T22:13:20.123456789Z -> 2023-11-14T22:13:20.123456788Z"},
-		"mode":        {func(dir string) error { return os.Chmod(filepath.Join(dir, "a"), 0o641) }, "~ a: mode 0640 -> 0641"},
-		"sticky bit":  {func(dir string) error { return os.Chmod(filepath.Join(dir, "d"), 0o750|os.ModeSticky) }, "~ d: mode 0750 -> 1750"},
+		"mode": {func(dir string) error { return os.Chmod(filepath.Join(dir, "a"), 0o641) }, "~ a: mode 0640 -> 0641"},
+		"sticky bit": {func(dir string) error { return os.Chmod(filepath.Join(dir, "d"), 0o750|os.ModeSticky) },
+			"~ d: mode 0750 -> 1750"},
 		"gone":        {func(dir string) error { return os.Remove(filepath.Join(dir, "a")) }, "- a"},
 		"come":        {func(dir string) error { return os.Mkdir(filepath.Join(dir, "d", "e"), 0o700) }, "+ d/e"},
 		"another end": {func(dir string) error { return relink(filepath.Join(dir, "l")) }, "~ l: leads to a -> b"},
@@ -107,7 +108,8 @@ func TestTerraformReadsResourcesAndOutputs(t *testing.T) {
 	}
 	before := state("1", "eu", `{"a": 1, "b": 2}`)
 	require.Empty(t, changes(before, state("7", "eu", `{"b":2,"a":1}`)), "another serial is no other state")
-	require.Equal(t, []string{`~ output.region: value "eu" -> "us"`, `~ t.n["k"]: input {"a":1,"b":2} -> 3`}, changes(before, state("1", "us", "3")))
+	require.Equal(t, []string{`~ output.region: value "eu" -> "us"`, `~ t.n["k"]: input {"a":1,"b":2} -> 3`},
+		changes(before, state("1", "us", "3")))
 	require.Equal(t, []string{"- output.region", `- t.n["k"]`}, changes(before, empty))
 }
 
@@ -132,9 +134,11 @@ func TestStripeCountsWhatIsLive(t *testing.T) {
 	require.Equal(t, "live objects: 2, charges: 1, refunds: not counted, mails: not counted", f[0].Looked)
 
 	f = before.Compare(look(), map[string][]found.Want{found.StripeWorld: {
-		{Change: "+ live customer active", Facts: found.Facts{"number": "3"}}, {Change: "~ counter charges"}, {Change: "+ live coupon active"},
+		{Change: "+ live customer active", Facts: found.Facts{"number": "3"}}, {Change: "~ counter charges"},
+		{Change: "+ live coupon active"},
 	}}, nil)
-	require.Equal(t, []string{"live customer active: number is 2, and not 3", "not done: + live coupon active"}, f[0].Wrong)
+	require.Equal(t, []string{"live customer active: number is 2, and not 3", "not done: + live coupon active"},
+		f[0].Wrong)
 }
 
 func TestALossOfAContainerIsForgivenOnlyWhereTheReportNamesIt(t *testing.T) {
@@ -144,12 +148,14 @@ func TestALossOfAContainerIsForgivenOnlyWhereTheReportNamesIt(t *testing.T) {
 		}}
 	}
 	before := is("1", "123456789", "x")
-	named := []string{"the container is made anew: it has another id, its image is named by id", "of files: times below a second, sockets"}
+	named := []string{"the container is made anew: it has another id, its image is named by id",
+		"of files: times below a second, sockets"}
 	finding := func(now found.Observed, losses []string) found.Finding { return before.Compare(now, nil, losses)[0] }
 
 	require.True(t, finding(is("2", "000000000", "x"), named).OK)
 	require.Equal(t, []string{"times below a second", "it has another id"}, finding(is("2", "000000000", "x"), named).Lost)
-	require.Equal(t, []string{"~ /srv/a: part of a second 123456789 -> 000000000"}, finding(is("2", "000000000", "x"), named[:1]).Wrong)
+	require.Equal(t, []string{"~ /srv/a: part of a second 123456789 -> 000000000"},
+		finding(is("2", "000000000", "x"), named[:1]).Wrong)
 	require.False(t, finding(is("1", "5", "x"), named).OK, "a time below a second is lost, and not made up")
 	require.Equal(t, []string{"~ /srv/a: sha256 x -> y"}, finding(is("1", "000000000", "y"), named).Wrong)
 	require.False(t, finding(is("2", "123456789", "x"), nil).OK)
@@ -173,5 +179,6 @@ func TestADatabaseShowsEveryRowAndItsSchemaButNotTheMarksOfSteps(t *testing.T) {
 	change(`CREATE TABLE _unwind_steps (token TEXT PRIMARY KEY); INSERT INTO _unwind_steps VALUES ('t')`)
 	require.Empty(t, before.Changes(look()))
 	change(`UPDATE "a ""b" SET x = 1; DROP VIEW v; INSERT INTO "a ""b" VALUES (2, 2)`)
-	require.Equal(t, []string{`~ row a "b 2: x SQLITE_TEXT "1" -> SQLITE_INTEGER "1"`, `+ row a "b 3`, "- view v"}, changes(before, look()))
+	require.Equal(t, []string{`~ row a "b 2: x SQLITE_TEXT "1" -> SQLITE_INTEGER "1"`, `+ row a "b 3`, "- view v"},
+		changes(before, look()))
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// loss is a difference that a rollback of a container by the plain engine API cannot avoid, and the words that its report must
-// contain for the difference to be accepted.
+// loss is a difference that a rollback of a container by the plain engine API cannot avoid, and the
+// words that its report must contain for the difference to be accepted.
 type loss struct {
 	thing, fact string // an empty thing is any path
 	named       string
@@ -17,7 +17,8 @@ type loss struct {
 var known = []loss{
 	{thing: itself, fact: "id", named: "it has another id"},
 	{thing: itself, fact: "image", named: "its image is named by id"},
-	{fact: "part of a second", named: "times below a second", only: func(is string) bool { return strings.Trim(is, "0") == "" }},
+	{fact: "part of a second", named: "times below a second",
+		only: func(is string) bool { return strings.Trim(is, "0") == "" }},
 }
 
 // lose removes from a change what the report has named as lost, and records it.

@@ -20,7 +20,8 @@ type Place struct {
 	Skip  []string
 	// Container is a name.
 	Container string
-	// Infra is a folder with a Terraform configuration and its state, Effects one that the configuration works in.
+	// Infra is a folder with a Terraform configuration and its state, Effects one that the
+	// configuration works in.
 	Infra, Effects string
 	// Database is an SQLite file.
 	Database string
@@ -79,8 +80,8 @@ func Look(ctx context.Context, p Place) (Observed, error) {
 	return s, nil
 }
 
-// infrastructure is the state, what it has made on disk, and the configuration's folder, without the state file: that differs after
-// any apply, and is compared by its content.
+// infrastructure is the state, what it has made on disk, and the configuration's folder, without
+// the state file: that differs after any apply, and is compared by its content.
 func infrastructure(p Place) (Snapshot, error) {
 	s, err := Terraform(p.Infra)
 	if err != nil {
@@ -117,8 +118,8 @@ type Want struct {
 	Facts Facts
 }
 
-// Compare compares now with before. Want are the changes that a task was supposed to make, by world; losses are what its report
-// names as not restored.
+// Compare compares now with before. Want are the changes that a task was supposed to make, by
+// world; losses are what its report names as not restored.
 func (before Observed) Compare(now Observed, want map[string][]Want, losses []string) []Finding {
 	var all []Finding
 	for _, world := range worlds {
@@ -171,12 +172,16 @@ func looked(world string, s Snapshot) string {
 	case FilesWorld:
 		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time to the nanosecond, attributes", len(s))
 	case ContainerWorld:
-		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time, attributes; its name, program, environment, state", len(s)-1)
+		return fmt.Sprintf("paths: %d, with bytes, mode, owner, time, attributes; its name, program, environment, state",
+			len(s)-1)
 	case DatabaseWorld:
 		return fmt.Sprintf("tables: %d, rows with all columns: %d", count(begins("table ")), count(begins("row ")))
 	case TerraformWorld:
 		outputs := count(begins("output."))
-		effects := count(func(name string, f Facts) bool { return strings.HasPrefix(name, "effects/") && f["kind"] == "file" })
+		effects := count(func(name string, f Facts) bool {
+			return strings.HasPrefix(name, "effects/") &&
+				f["kind"] == "file"
+		})
 		resources := count(func(_ string, f Facts) bool { return f["provider"] != "" })
 		return fmt.Sprintf("resources with all attributes: %d, outputs: %d, effects on disk: %d", resources, outputs, effects)
 	}
@@ -187,5 +192,6 @@ func looked(world string, s Snapshot) string {
 		}
 	}
 	counted := func(name string) string { return cmp.Or(s["counter "+name][number], "not counted") }
-	return fmt.Sprintf("live objects: %d, charges: %s, refunds: %s, mails: %s", live, counted("charges"), counted("refunds"), counted("mails"))
+	return fmt.Sprintf("live objects: %d, charges: %s, refunds: %s, mails: %s", live, counted("charges"),
+		counted("refunds"), counted("mails"))
 }

@@ -11,8 +11,8 @@ import (
 // number is the fact that holds a count.
 const number = "number"
 
-// Stripe asks the emulator at a URL which objects are live and what it has counted. Live objects are counted by kind and state,
-// because their ids are new each time.
+// Stripe asks the emulator at a URL which objects are live and what it has counted. Live objects
+// are counted by kind and state, because their ids are new each time.
 func Stripe(ctx context.Context, url string) (Snapshot, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/_emulator", nil)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // StateFile is the name of a local backend's state.
 const StateFile = "terraform.tfstate"
 
-// Terraform reads the state file of a folder: each resource with its attributes, each output with its value. A missing or empty
-// file holds nothing.
+// Terraform reads the state file of a folder: each resource with its attributes, each output with
+// its value. A missing or empty file holds nothing.
 func Terraform(folder string) (Snapshot, error) {
 	s := Snapshot{}
 	raw, err := os.ReadFile(filepath.Join(folder, StateFile))

@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Within takes a snapshot of a running container from within: every path that a process entering it now would see, and the
-// container's identity. Unlike the engine it sees what is mounted over the container's own root. It must be root on the engine's
-// host. Of a container that is not running it returns only the identity.
+// Within takes a snapshot of a running container from within: every path that a process entering it
+// now would see, and the container's identity. Unlike the engine it sees what is mounted over the
+// container's own root. It must be root on the engine's host. Of a container that is not running it
+// returns only the identity.
 func Within(ctx context.Context, name string) (Snapshot, error) {
 	s, pid, err := is(ctx, name)
 	if err != nil || pid == 0 {
@@ -73,7 +74,8 @@ func is(ctx context.Context, name string) (Snapshot, int, error) {
 	return Snapshot{itself: identity(c)}, c.State.Pid, nil
 }
 
-// seen returns the facts of a path. The time of a file is two facts, as in an export, because one of them may be a named loss.
+// seen returns the facts of a path. The time of a file is two facts, as in an export, because one
+// of them may be a named loss.
 func seen(at string) (Facts, error) {
 	f, err := file(at)
 	if err != nil || f["kind"] != "file" {

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestWithinSeesWhatLiesOverAContainer mounts a layer over a container, of which the engine knows nothing.
+// TestWithinSeesWhatLiesOverAContainer mounts a layer over a container, of which the engine knows
+// nothing.
 func TestWithinSeesWhatLiesOverAContainer(t *testing.T) {
 	testrun.NeedRoot(t, "what lies over a container")
 	b := containertest.Start(t)

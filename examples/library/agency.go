@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Agency takes bookings and keeps them in memory, by token, so that a booking is made once, and a canceled one is never made late.
+// Agency takes bookings and keeps them in memory, by token, so that a booking is made once, and a
+// canceled one is never made late.
 type Agency struct {
 	mu       sync.Mutex
 	bookings map[string]string // by token; an empty one was canceled
@@ -36,8 +37,8 @@ func (a *Agency) BookHotel(_ context.Context, b Booking) error {
 	return a.book(b.Entry.Token, "hotel in "+b.City)
 }
 
-// BookFlight is a forward. A flight to Atlantis is booked, but then the connection breaks: the caller gets an error and cannot know
-// that there is a booking.
+// BookFlight is a forward. A flight to Atlantis is booked, but then the connection breaks: the
+// caller gets an error and cannot know that there is a booking.
 func (a *Agency) BookFlight(_ context.Context, b Booking) error {
 	err := a.book(b.Entry.Token, "flight to "+b.City)
 	if b.City == "Atlantis" {
@@ -46,7 +47,8 @@ func (a *Agency) BookFlight(_ context.Context, b Booking) error {
 	return err
 }
 
-// Cancel is the undo of both. It is right whether the booking was made, was not made, or arrives later.
+// Cancel is the undo of both. It is right whether the booking was made, was not made, or arrives
+// later.
 func (a *Agency) Cancel(_ context.Context, b activities.Backward) (activities.Undone, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,10 +1,10 @@
-// Command library shows the saga engine as a library: a custom workflow with custom activities, which uses nothing of Unwind but
-// packages compensations and activities.
+// Command library shows the saga engine as a library: a custom workflow with custom activities,
+// which uses nothing of Unwind but packages compensations and activities.
 //
 //	go run ./examples/library
 //
-// It starts a Temporal server and books two trips. The second one fails after its flight was booked, and nothing of it is left.
-// Your own program would connect to your server instead.
+// It starts a Temporal server and books two trips. The second one fails after its flight was
+// booked, and nothing of it is left. Your own program would connect to your server instead.
 package main
 
 import (

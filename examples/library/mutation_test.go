@@ -21,7 +21,8 @@ const guard = "TestATripThatFailsLeavesNothing"
 
 // mutants leave out one compensation.
 var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
-	// The step is on a ledger that is never unwound: its forward has an entry, but there is no compensation.
+	// The step is on a ledger that is never unwound: its forward has an entry, but there is no
+	// compensation.
 	"not registered": func(t *testing.T, register *ast.CallExpr) {
 		other, err := parser.ParseExpr("compensations.New(ctx, compensations.Options{})")
 		require.NoError(t, err)
@@ -38,8 +39,8 @@ var mutants = map[string]func(t *testing.T, register *ast.CallExpr){
 	},
 }
 
-// TestEachCompensationIsNeeded removes one compensation after another from the workflow's source, and requires that the guard fails
-// each time, and passes if nothing is removed.
+// TestEachCompensationIsNeeded removes one compensation after another from the workflow's source,
+// and requires that the guard fails each time, and passes if nothing is removed.
 func TestEachCompensationIsNeeded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED by -short: it builds the program five times")
@@ -101,6 +102,7 @@ func testWith(t *testing.T, source string, text []byte) (string, error) {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(mutant, text, 0o600))
 	require.NoError(t, os.WriteFile(overlay, raw, 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay="+overlay, "-run=^"+guard+"$", ".").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay="+overlay, "-run=^"+guard+"$",
+		".").CombinedOutput()
 	return string(out), err
 }

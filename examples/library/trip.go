@@ -18,7 +18,8 @@ func Trip(ctx workflow.Context, city string) (compensations.Report, error) {
 	saga := compensations.New(ctx, compensations.Options{
 		Undo: activities.UndoPolicy{Attempt: time.Minute, Within: 24 * time.Hour},
 	})
-	if err := workflow.SetQueryHandler(ctx, QueryReport, func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, QueryReport,
+		func() (compensations.Report, error) { return saga.Report(), nil }); err != nil {
 		return compensations.Report{}, err
 	}
 	saga.Listen(ctx) // a person resolves what is parked
@@ -30,7 +31,8 @@ func Trip(ctx workflow.Context, city string) (compensations.Report, error) {
 	return saga.Unwind(ctx, *cause), nil
 }
 
-// book goes forward. Each compensation is registered before its forward is scheduled, and its entry is part of the argument.
+// book goes forward. Each compensation is registered before its forward is scheduled, and its entry
+// is part of the argument.
 func book(ctx workflow.Context, saga *compensations.Saga, city string) *compensations.Cause {
 	forward := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,

@@ -21,7 +21,8 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 )
 
-// TestATripThatFailsLeavesNothing checks the agency, not the report: see TestEachCompensationIsNeeded.
+// TestATripThatFailsLeavesNothing checks the agency, not the report: see
+// TestEachCompensationIsNeeded.
 func TestATripThatFailsLeavesNothing(t *testing.T) {
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -45,15 +46,17 @@ booked: ["flight to Rome" "hotel in Rome"]
 `, out.String())
 }
 
-// The recipe of package compensations: the ledger of a terminated run is in its history, with what it was handed by the run before, and
-// another workflow undoes what is left. Insurance was committed by the first run, and stays.
+// The recipe of package compensations: the ledger of a terminated run is in its history, with what
+// it was handed by the run before, and another workflow undoes what is left. Insurance was
+// committed by the first run, and stays.
 func TestATripThatWasTerminatedIsUndoneByAnother(t *testing.T) {
 	c, agency, booked := servertest.Client(t), &Agency{}, make(chan struct{})
 	w := worker.New(c, t.Name(), worker.Options{})
 	w.RegisterWorkflow(tripInLegs)
 	w.RegisterWorkflow(undoLeft)
 	for name, fn := range map[string]any{
-		"insurance.buy": agency.BookHotel, "insurance.cancel": agency.Cancel, "hotel.book": agency.BookHotel, "hotel.cancel": agency.Cancel, "flight.cancel": agency.Cancel,
+		"insurance.buy": agency.BookHotel, "insurance.cancel": agency.Cancel, "hotel.book": agency.BookHotel,
+		"hotel.cancel": agency.Cancel, "flight.cancel": agency.Cancel,
 		"flight.book": func(ctx context.Context, b Booking) error {
 			err := agency.BookFlight(ctx, b)
 			close(booked)
@@ -79,7 +82,8 @@ func TestATripThatWasTerminatedIsUndoneByAnother(t *testing.T) {
 	require.NoError(t, dc.FromPayloads(began.GetInput(), &handed))
 	trace, err := activities.TraceOf(last, dc)
 	require.NoError(t, err)
-	undo, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, undoLeft, began.GetFirstExecutionRunId(), handed.After(trace))
+	undo, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: t.Name()}, undoLeft,
+		began.GetFirstExecutionRunId(), handed.After(trace))
 	require.NoError(t, err)
 	var report compensations.Report
 	require.NoError(t, undo.Get(t.Context(), &report))
@@ -94,11 +98,13 @@ func tripInLegs(ctx workflow.Context, handed compensations.Carry) error {
 	forward := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
 	saga := compensations.Resume(ctx, compensations.Options{Identity: workflow.GetInfo(ctx).FirstRunID}, handed)
 	if saga.Last() > 0 {
-		flight := saga.Register(ctx, compensations.Step{ID: "flight", Action: "flight.book", Undo: "flight.cancel", Needs: []string{"hotel"}})
+		flight := saga.Register(ctx,
+			compensations.Step{ID: "flight", Action: "flight.book", Undo: "flight.cancel", Needs: []string{"hotel"}})
 		return workflow.ExecuteActivity(forward, "flight.book", booking(ctx, flight, "Rome")).Get(ctx, nil)
 	}
 	insurance := saga.Register(ctx, compensations.Step{ID: "insurance", Action: "insurance.buy", Undo: "insurance.cancel"})
-	if err := workflow.ExecuteActivity(forward, "insurance.buy", booking(ctx, insurance, "insurance")).Get(ctx, nil); err != nil {
+	if err := workflow.ExecuteActivity(forward, "insurance.buy", booking(ctx, insurance, "insurance")).Get(ctx,
+		nil); err != nil {
 		return err
 	}
 	saga.CommitEntries(isInsurance)
@@ -113,7 +119,9 @@ func isInsurance(e activities.Entry) bool { return e.Step == "insurance" }
 
 // undoLeft undoes what another run has left.
 func undoLeft(ctx workflow.Context, firstRunID string, left compensations.Carry) (compensations.Report, error) {
-	saga := compensations.Resume(ctx, compensations.Options{Identity: firstRunID, Undo: activities.UndoPolicy{Attempt: time.Minute, Within: time.Hour}}, left)
+	saga := compensations.Resume(ctx,
+		compensations.Options{Identity: firstRunID, Undo: activities.UndoPolicy{Attempt: time.Minute, Within: time.Hour}},
+		left)
 	saga.CommitEntries(isInsurance)
 	return saga.Unwind(ctx, compensations.Cause{Kind: compensations.Failure, Text: "the run was terminated"}), nil
 }

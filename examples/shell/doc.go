@@ -1,5 +1,6 @@
-// Command shell is a small static Unix userland in one file: a shell and coreutils, for container images that are made
-// without pulling anything. Built with CGO_ENABLED=0 it is all that an image FROM scratch needs.
+// Command shell is a small static Unix userland in one file: a shell and coreutils, for container
+// images that are made without pulling anything. Built with CGO_ENABLED=0 it is all that an image
+// FROM scratch needs.
 //
 //	sh -c COMMAND [NAME [ARG...]]   run a command
 //	sh FILE [ARG...]                run a script

@@ -46,8 +46,8 @@ func duration(args []string) (time.Duration, error) {
 	return max(d, 1), nil
 }
 
-// sleep waits for d, or for ever if d is 0. As PID 1 it gets the orphans of the container, which it reaps, and it handles SIGTERM,
-// which the kernel does not deliver to a PID 1 without a handler.
+// sleep waits for d, or for ever if d is 0. As PID 1 it gets the orphans of the container, which it
+// reaps, and it handles SIGTERM, which the kernel does not deliver to a PID 1 without a handler.
 func sleep(ctx context.Context, d time.Duration) error {
 	signals := make(chan os.Signal, 16)
 	if os.Getpid() == 1 {

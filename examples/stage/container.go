@@ -23,7 +23,8 @@ import (
 const pingLimit = 5 * time.Second
 
 // furnish makes the files in the container that are older than the task.
-const furnish = "mkdir -p /srv/app && echo 1.4.2 >/srv/app/VERSION && echo on >/srv/app/legacy.conf && chmod 604 /srv/app/legacy.conf"
+const furnish = "mkdir -p /srv/app && echo 1.4.2 >/srv/app/VERSION && echo on >/srv/app/legacy.conf && chmod 604 " +
+	"/srv/app/legacy.conf"
 
 // setContainer makes an image from scratch, and a container of it with a few files.
 func (s *Stage) setContainer(ctx context.Context, log io.Writer) error {
@@ -44,14 +45,16 @@ func (s *Stage) setContainer(ctx context.Context, log io.Writer) error {
 		return missingError{err.Error()}
 	}
 	s.closers = append(s.closers, func(ctx context.Context) error { return removeImages(ctx, engine, base) })
-	s.closers = append(s.closers, func(ctx context.Context) error { // after the worker and the container that the layers are mounted over
+	// after the worker and the container that the layers are mounted over
+	s.closers = append(s.closers, func(ctx context.Context) error {
 		home, err := world.Home(s.path(stateFolder))
 		if err != nil {
 			return err
 		}
 		return sidecar.Remove(ctx, engine, home)
 	})
-	made, err := engine.ContainerCreate(ctx, &container.Config{Image: base}, &container.HostConfig{NetworkMode: network.NetworkNone}, nil, nil, name)
+	made, err := engine.ContainerCreate(ctx, &container.Config{Image: base},
+		&container.HostConfig{NetworkMode: network.NetworkNone}, nil, nil, name)
 	if err != nil {
 		return err
 	}
@@ -65,7 +68,8 @@ func (s *Stage) setContainer(ctx context.Context, log io.Writer) error {
 
 // inside runs a command in a container to its end.
 func inside(ctx context.Context, engine *client.Client, id, command string) error {
-	made, err := engine.ContainerExecCreate(ctx, id, container.ExecOptions{Cmd: []string{"sh", "-c", command}, AttachStdout: true, AttachStderr: true})
+	made, err := engine.ContainerExecCreate(ctx, id,
+		container.ExecOptions{Cmd: []string{"sh", "-c", command}, AttachStdout: true, AttachStderr: true})
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,8 @@ func inside(ctx context.Context, engine *client.Client, id, command string) erro
 	}
 }
 
-// removeContainers removes the container that was made, and the one that has its name now: a rollback makes another one.
+// removeContainers removes the container that was made, and the one that has its name now: a
+// rollback makes another one.
 func removeContainers(ctx context.Context, engine *client.Client, which ...string) error {
 	var problems []error
 	for _, id := range which {

@@ -16,6 +16,7 @@ func (s *Stage) setDatabase() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(sqlitex.ExecuteScript(conn, `CREATE TABLE plan (name TEXT PRIMARY KEY, cents INTEGER NOT NULL, since TEXT);
+	return errors.Join(sqlitex.ExecuteScript(conn,
+		`CREATE TABLE plan (name TEXT PRIMARY KEY, cents INTEGER NOT NULL, since TEXT);
 		INSERT INTO plan VALUES ('team', 1500, '1.4.2'), ('solo', 500, NULL), ('legacy', 900, '0.9')`, nil), conn.Close())
 }

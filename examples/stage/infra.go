@@ -15,7 +15,8 @@ import (
 //go:embed main.tf
 var configuration []byte
 
-// setInfra applies the configuration of the previous release, so that there is a state to return to.
+// setInfra applies the configuration of the previous release, so that there is a state to return
+// to.
 func (s *Stage) setInfra(ctx context.Context, log io.Writer) error {
 	terraform, err := exec.LookPath("terraform")
 	if err != nil {

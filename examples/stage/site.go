@@ -9,10 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// journals are the folders that the file world keeps beside what it changes: they are not part of the site.
+// journals are the folders that the file world keeps beside what it changes: they are not part of
+// the site.
 var journals = []string{".unwind"}
 
-// setSite makes a realistic site: unusual modes, old times with odd nanoseconds, a link, attributes.
+// setSite makes a realistic site: unusual modes, old times with odd nanoseconds, a link,
+// attributes.
 func (s *Stage) setSite() error {
 	site := s.path(siteFolder)
 	for _, folder := range []string{"assets", "releases", "releases/1.4.2"} {
@@ -39,7 +41,8 @@ func (s *Stage) setSite() error {
 		if err := os.Chmod(path, f.mode|0o200); err != nil { // attributes can only be set on writable files
 			return err
 		}
-		if err := unix.Setxattr(path, "user.origin", []byte("deployed by hand"), 0); err != nil && !errors.Is(err, unix.ENOTSUP) {
+		if err := unix.Setxattr(path, "user.origin", []byte("deployed by hand"), 0); err != nil &&
+			!errors.Is(err, unix.ENOTSUP) {
 			return err
 		}
 		if err := os.Chmod(path, f.mode); err != nil {

@@ -98,7 +98,8 @@ func Set(ctx context.Context, o Options) (_ *Stage, err error) {
 	if err := s.setStripe(); err != nil {
 		return nil, err
 	}
-	for world, set := range map[string]func(context.Context, io.Writer) error{"terraform": s.setInfra, "container": s.setContainer} {
+	for world, set := range map[string]func(context.Context, io.Writer) error{"terraform": s.setInfra,
+		"container": s.setContainer} {
 		err := set(ctx, o.Log)
 		var missing missingError
 		switch {
@@ -154,7 +155,8 @@ func (s *Stage) Vars() map[string]string {
 	}
 }
 
-// Config returns the config of a worker that may do only what the examples do here, on its own queue.
+// Config returns the config of a worker that may do only what the examples do here, on its own
+// queue.
 func (s *Stage) Config() host.Config {
 	c := host.Config{
 		Host: "demo", Queue: "unwind-demo-" + s.name(), State: s.path(stateFolder),
@@ -182,7 +184,8 @@ func (s *Stage) name() string {
 
 // Place says what to observe to find out what became of the stage.
 func (s *Stage) Place() found.Place {
-	p := found.Place{Files: s.path(siteFolder), Skip: journals, Container: s.Container, Database: s.database(), Stripe: s.Stripe}
+	p := found.Place{Files: s.path(siteFolder), Skip: journals, Container: s.Container, Database: s.database(),
+		Stripe: s.Stripe}
 	if s.Missing["terraform"] == "" {
 		p.Infra, p.Effects = s.path(infraFolder), s.path(effectsFolder)
 	}

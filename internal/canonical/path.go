@@ -1,5 +1,5 @@
-// Package canonical gives files one name each, however a path leads to them: through symbolic links, /proc/self/root, a bind mount, or
-// another hard link.
+// Package canonical gives files one name each, however a path leads to them: through symbolic
+// links, /proc/self/root, a bind mount, or another hard link.
 package canonical
 
 import (
@@ -27,9 +27,10 @@ func ReadMounts() (Names, error) {
 	return Names{mounts}, nil
 }
 
-// Of returns the canonical paths of what is, or would be, at an absolute path: of the last name itself, which may be a symbolic link, and of
-// what it leads to. A file with several hard links has a name for its inode besides. Two paths lead to one thing if they have a name in
-// common, and one is within a folder if its path begins with the folder's.
+// Of returns the canonical paths of what is, or would be, at an absolute path: of the last name
+// itself, which may be a symbolic link, and of what it leads to. A file with several hard links has
+// a name for its inode besides. Two paths lead to one thing if they have a name in common, and one
+// is within a folder if its path begins with the folder's.
 func (n Names) Of(at string) ([]string, error) {
 	at = filepath.Clean(at)
 	folder, err := follow(filepath.Dir(at), 0)
@@ -75,7 +76,8 @@ func follow(at string, links int) (string, error) {
 	return follow(filepath.Join(folder, link), links+1)
 }
 
-// throughFirstMount returns a path without links as it is called below the first mount that shows the file: a bind mount shows it again.
+// throughFirstMount returns a path without links as it is called below the first mount that shows
+// the file: a bind mount shows it again.
 func (n Names) throughFirstMount(at string) string {
 	var over *mountinfo.Info // the mount that the path leads through
 	for _, m := range n.mounts {

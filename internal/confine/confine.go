@@ -1,12 +1,15 @@
-// Package confine starts programs that can neither read nor change what a worker keeps to itself: the folders and files that are
-// hidden from them, and the memory and the environment of every process that is not confined with them. Their children are
-// confined like them. It needs Linux's Landlock, and no privilege.
+// Package confine starts programs that can neither read nor change what a worker keeps to itself:
+// the folders and files that are hidden from them, and the memory and the environment of every
+// process that is not confined with them. Their children are confined like them. It needs Linux's
+// Landlock, and no privilege.
 //
-// Landlock allows, and forbids nothing below what it has allowed. So everything is allowed except what is hidden, name by name
-// in each folder that leads there: in these folders a confined program makes nothing new. Other ways around are closed to root as
-// well: block devices, kernel memory, kernel modules. Sockets are not: whoever may use a container engine's gets around.
+// Landlock allows, and forbids nothing below what it has allowed. So everything is allowed except
+// what is hidden, name by name in each folder that leads there: in these folders a confined program
+// makes nothing new. Other ways around are closed to root as well: block devices, kernel memory,
+// kernel modules. Sockets are not: whoever may use a container engine's gets around.
 //
-// A library exists (go-landlock), but confines the whole process; here only the thread that starts the program is.
+// A library exists (go-landlock), but confines the whole process; here only the thread that starts
+// the program is.
 package confine
 
 import (
@@ -52,8 +55,9 @@ func version() (int, error) {
 	return int(v), nil
 }
 
-// Start starts a command within the limits; where programs cannot be confined, without them. The thread that starts it ends, and
-// with it whatever that thread had started before with a parent death signal: a process that does so starts nothing by this.
+// Start starts a command within the limits; where programs cannot be confined, without them. The
+// thread that starts it ends, and with it whatever that thread had started before with a parent
+// death signal: a process that does so starts nothing by this.
 func (l Limits) Start(c *exec.Cmd) error {
 	if Available() != nil {
 		return c.Start()
@@ -85,7 +89,8 @@ const (
 	readFile = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_EXECUTE
 	read     = readFile | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	// useFile is what the rules for a file can allow.
-	useFile = readFile | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	useFile = readFile | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
+		unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	// nodes are devices: whoever makes one reads a disk.
 	nodes = unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR
 )
@@ -109,8 +114,8 @@ func (l Limits) confineThread() error {
 	if err != nil {
 		return err
 	}
-	// With these root reads the memory of every process, or the kernel's, whatever Landlock says: that of a process that it may not
-	// trace is open to CAP_PERFMON, which CAP_SYS_ADMIN includes.
+	// With these root reads the memory of every process, or the kernel's, whatever Landlock says: that
+	// of a process that it may not trace is open to CAP_PERFMON, which CAP_SYS_ADMIN includes.
 	for _, capability := range []uintptr{
 		unix.CAP_SYS_ADMIN, unix.CAP_PERFMON, unix.CAP_BPF, unix.CAP_SYS_PTRACE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_MODULE,
 	} {
@@ -150,7 +155,8 @@ func (l Limits) confineThread() error {
 // ruleset is a set of Landlock's rules in the making.
 type ruleset struct {
 	fd int
-	// all is what is forbidden unless a rule allows it; change is what is allowed of what is not hidden.
+	// all is what is forbidden unless a rule allows it; change is what is allowed of what is not
+	// hidden.
 	all, change uint64
 	hidden      []string
 }
@@ -191,7 +197,8 @@ func (r *ruleset) allowBut(path string) error {
 		return r.add(path, read) // through some of their files root runs programs outside of all limits
 	case path == "/dev/shm" || path == "/dev/pts" || path == "/dev/mqueue":
 		return r.add(path, r.all&^nodes)
-	case path != "/" && !isBelow("/dev", path) && !slices.ContainsFunc(r.hidden, func(h string) bool { return isBelow(path, h) }):
+	case path != "/" && !isBelow("/dev", path) &&
+		!slices.ContainsFunc(r.hidden, func(h string) bool { return isBelow(path, h) }):
 		return r.add(path, r.change)
 	}
 	entries, err := os.ReadDir(path)
@@ -218,7 +225,8 @@ func (r *ruleset) allowBut(path string) error {
 	return nil
 }
 
-// ignoreUnreadable lets pass a path that this process cannot reach: nor can what it starts. A path may also have gone meanwhile.
+// ignoreUnreadable lets pass a path that this process cannot reach: nor can what it starts. A path
+// may also have gone meanwhile.
 func ignoreUnreadable(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
@@ -226,7 +234,8 @@ func ignoreUnreadable(err error) error {
 	return err
 }
 
-// add allows rights on a path and all below it, as far as they are decided on, and mean something for it.
+// add allows rights on a path and all below it, as far as they are decided on, and mean something
+// for it.
 func (r *ruleset) add(path string, rights uint64) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -241,7 +250,8 @@ func (r *ruleset) add(path string, rights uint64) error {
 		rights &= useFile
 	}
 	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights & r.all, Parent_fd: int32(fd)} //nolint:gosec // a descriptor
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.fd), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(r.fd), unix.LANDLOCK_RULE_PATH_BENEATH,
+		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
 	if errno != 0 && errno != unix.EBADFD { // a descriptor of what is no filesystem's, such as a pipe
 		return fmt.Errorf("Landlock: %s: %w", path, errno) //nolint:staticcheck // a name
 	}

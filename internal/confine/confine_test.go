@@ -53,7 +53,8 @@ func TestAConfinedProgram(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink(filepath.Join(dir, "state"), filepath.Join(dir, "link")))
 	l := Limits{
-		Hidden: []string{filepath.Join(dir, "link"), filepath.Join(dir, "config", "file")}, Open: []string{filepath.Join(dir, "state", "work")},
+		Hidden: []string{filepath.Join(dir, "link"), filepath.Join(dir, "config", "file")},
+		Open:   []string{filepath.Join(dir, "state", "work")},
 	}
 	readOnly := l
 	readOnly.ReadOnly = true
@@ -65,7 +66,9 @@ func TestAConfinedProgram(t *testing.T) {
 		want         bool
 	}{
 		{"reads what is beside", "cat DIR/beside/file", l, true},
-		{"writes beside", "echo x > DIR/beside/new && mkdir DIR/beside/folder && mv DIR/beside/new DIR/beside/folder && rm -r DIR/beside/folder", l, true},
+		{"writes beside",
+			"echo x > DIR/beside/new && mkdir DIR/beside/folder && mv DIR/beside/new DIR/beside/folder && rm -r " +
+				"DIR/beside/folder", l, true},
 		{"reads what is hidden", "cat DIR/state/journal/file", l, false},
 		{"reads it through a link", "cat DIR/link/journal/file", l, false},
 		{"reads it through another link", "ln -s DIR/state DIR/beside/link; cat DIR/beside/link/journal/file", l, false},
@@ -75,11 +78,13 @@ func TestAConfinedProgram(t *testing.T) {
 		{"replaces what is hidden", "echo x > DIR/state/journal/file", l, false},
 		{"truncates it", "truncate -s 0 DIR/state/journal/file", l, false},
 		{"removes it", "rm DIR/state/journal/file", l, false},
-		{"works in what is open", "cat DIR/state/work/file && echo x > DIR/state/work/new && mkdir DIR/state/work/folder", l, true},
+		{"works in what is open", "cat DIR/state/work/file && echo x > DIR/state/work/new && mkdir DIR/state/work/folder", l,
+			true},
 		{"reads the environment of its parent", fmt.Sprintf("cat /proc/%d/environ", os.Getpid()), l, false},
 		{"reads how the memory of its parent is laid out", fmt.Sprintf("cat /proc/%d/maps", os.Getpid()), l, false},
 		{"opens the memory of its parent", fmt.Sprintf("exec 3< /proc/%d/mem", os.Getpid()), l, false},
-		{"goes through the root of its parent", fmt.Sprintf("cat /proc/%d/root/DIR/state/journal/file", os.Getpid()), l, false},
+		{"goes through the root of its parent", fmt.Sprintf("cat /proc/%d/root/DIR/state/journal/file", os.Getpid()), l,
+			false},
 		{"reads its own environment", "cat /proc/self/environ", l, true},
 		{"mounts over it", "mount -t tmpfs none DIR/beside", l, false},
 		{"reads the kernel's memory", "head -c 1 /proc/kcore", l, false},

@@ -61,8 +61,8 @@ func SyncFolder(dir string) error {
 	return d.Sync()
 }
 
-// DigestFile returns the SHA-256 of a file's content, in hex. If sync is not nil, it makes the file and its name durable: it is
-// (*os.File).Sync, unless a test replaces it.
+// DigestFile returns the SHA-256 of a file's content, in hex. If sync is not nil, it makes the file
+// and its name durable: it is (*os.File).Sync, unless a test replaces it.
 func DigestFile(path string, sync func(*os.File) error) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package exactjson reads JSON that others have sent so that what is kept of it is what they sent. encoding/json replaces what it cannot
-// hold, takes the last of two fields of one name, and rounds long numbers; here such a text is refused, and numbers stay as written.
+// Package exactjson reads JSON that others have sent so that what is kept of it is what they sent.
+// encoding/json replaces what it cannot hold, takes the last of two fields of one name, and rounds
+// long numbers; here such a text is refused, and numbers stay as written.
 package exactjson
 
 import (
@@ -26,8 +27,9 @@ func Decode(raw []byte, into any) error {
 	return d.Decode(into)
 }
 
-// Check refuses a text that would not be kept as it is, or whose values are too many. The error begins with the field. Its values are
-// counted, so that who reads several texts can bound their sum.
+// Check refuses a text that would not be kept as it is, or whose values are too many. The error
+// begins with the field. Its values are counted, so that who reads several texts can bound their
+// sum.
 func Check(raw []byte) (values int, err error) { return check(raw, false) }
 
 func check(raw []byte, mustFit bool) (values int, err error) {
@@ -45,7 +47,8 @@ func check(raw []byte, mustFit bool) (values int, err error) {
 	}
 }
 
-// CheckFits refuses besides a number that is out of the range of a float64, in which schemas are checked.
+// CheckFits refuses besides a number that is out of the range of a float64, in which schemas are
+// checked.
 func CheckFits(raw []byte) error {
 	_, err := check(raw, true)
 	return err
@@ -170,7 +173,8 @@ func shortName(key string) string {
 	return key
 }
 
-// checkString refuses a string that Go cannot hold: one that is no UTF-8, or has half of a surrogate pair.
+// checkString refuses a string that Go cannot hold: one that is no UTF-8, or has half of a
+// surrogate pair.
 func checkString(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return errors.New("a string is not valid UTF-8")
@@ -202,7 +206,8 @@ func escapedUnit(text []byte) uint64 {
 	return unit
 }
 
-// Rounds reports whether a float64, which is what most programs read a number as, is another number.
+// Rounds reports whether a float64, which is what most programs read a number as, is another
+// number.
 func Rounds(n json.Number) bool {
 	f, err := n.Float64()
 	if err != nil {
@@ -211,7 +216,8 @@ func Rounds(n json.Number) bool {
 	return decimal(string(n)) != decimal(strconv.FormatFloat(f, 'e', -1, 64))
 }
 
-// decimal is a number by its digits without zeros around them, and the place of the first; of two texts of one number it is the same.
+// decimal is a number by its digits without zeros around them, and the place of the first; of two
+// texts of one number it is the same.
 func decimal(n string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(n, "-")), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")

@@ -1,5 +1,6 @@
-// Package filelock locks files with flock(2): between processes, and between goroutines of one process, since every lock
-// opens the file again. A killed process frees its lock; a stopped one keeps it, so no fence may wait for a lock.
+// Package filelock locks files with flock(2): between processes, and between goroutines of one
+// process, since every lock opens the file again. A killed process frees its lock; a stopped one
+// keeps it, so no fence may wait for a lock.
 package filelock
 
 import (
@@ -15,13 +16,15 @@ import (
 // ErrHeld means that another holds the lock.
 var ErrHeld = errors.New("the lock is held by another")
 
-// Lock is a lock on a file, held until Release and until every process that inherited File has ended or closed it.
+// Lock is a lock on a file, held until Release and until every process that inherited File has
+// ended or closed it.
 type Lock struct{ file *os.File }
 
 // File is the open file of the lock, for a child process to inherit.
 func (l *Lock) File() *os.File { return l.file }
 
-// Release closes the file. It never unlocks it: a process that inherited the lock goes on holding it.
+// Release closes the file. It never unlocks it: a process that inherited the lock goes on holding
+// it.
 func (l *Lock) Release() { l.file.Close() }
 
 // Try locks the file at path, creating it if needed, or returns ErrHeld.
@@ -37,8 +40,8 @@ func Try(path string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// Acquire locks the file at path, creating it if needed. It retries until ctx ends, and then returns an error that is both
-// ErrHeld and the cause.
+// Acquire locks the file at path, creating it if needed. It retries until ctx ends, and then
+// returns an error that is both ErrHeld and the cause.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -68,8 +71,8 @@ func AcquireFile(ctx context.Context, f *os.File) (*Lock, error) {
 	}
 }
 
-// Held reports whether anybody holds the lock on the file at path. A missing file is not locked. Concurrent calls do not
-// take each other for a holder.
+// Held reports whether anybody holds the lock on the file at path. A missing file is not locked.
+// Concurrent calls do not take each other for a holder.
 func Held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

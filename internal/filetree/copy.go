@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Copier copies nodes, and keeps hard links among them. The zero value copies exactly, and fails at what this process may
-// not do. Close it after use.
+// Copier copies nodes, and keeps hard links among them. The zero value copies exactly, and fails at
+// what this process may not do. Close it after use.
 type Copier struct {
-	// Prepare, if set, is called before a node is copied to a name. done means that nothing else is to be copied.
+	// Prepare, if set, is called before a node is copied to a name. done means that nothing else is to
+	// be copied.
 	Prepare func(from Node, folder int, name string) (done bool, err error)
 	// Attributes, if set, selects the extended attributes of a copy.
 	Attributes func(map[string][]byte) map[string][]byte
@@ -44,7 +45,8 @@ func (c *Copier) Close() {
 	c.copies = nil
 }
 
-// Copy copies a node, with all that is in it, to a name in an open folder. An existing folder is reused.
+// Copy copies a node, with all that is in it, to a name in an open folder. An existing folder is
+// reused.
 func (c *Copier) Copy(from Node, folder int, name string) error {
 	if c.Prepare != nil {
 		if done, err := c.Prepare(from, folder, name); done || err != nil {
@@ -112,8 +114,9 @@ func (c *Copier) CopyFolder(from, to Node) error {
 	return c.CopyMetadata(from, to)
 }
 
-// CopyMetadata gives a node the metadata of another. The owner comes first, since changing it clears setuid and
-// capabilities; the mode comes after the attributes, since it may forbid setting them.
+// CopyMetadata gives a node the metadata of another. The owner comes first, since changing it
+// clears setuid and capabilities; the mode comes after the attributes, since it may forbid setting
+// them.
 func (c *Copier) CopyMetadata(from, to Node) error {
 	wanted, err := from.Attributes()
 	if err != nil {
@@ -170,8 +173,8 @@ func isDenied(err error) bool {
 
 var errTaken = errors.New("its name now refers to something else")
 
-// Clone copies one node, exactly except for its inode, to a new name in an open folder; a folder without its content.
-// The tally may be nil.
+// Clone copies one node, exactly except for its inode, to a new name in an open folder; a folder
+// without its content. The tally may be nil.
 func Clone(from string, folder int, name string, tally *Tally) error {
 	source, err := Open(unix.AT_FDCWD, from)
 	if err != nil {
@@ -215,8 +218,8 @@ func MakeAlike(from string, folder int, name string) error {
 	return new(Copier).CopyMetadata(source, to)
 }
 
-// CopyTo makes to an exact, synced copy of the folder from, replacing what was there. If others write to from meanwhile,
-// the copy is not of one moment. The tally may be nil.
+// CopyTo makes to an exact, synced copy of the folder from, replacing what was there. If others
+// write to from meanwhile, the copy is not of one moment. The tally may be nil.
 func CopyTo(from, to string, tally *Tally) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
@@ -252,7 +255,8 @@ func (n Node) SyncFilesystem() error {
 	return unix.Syncfs(int(folder.Fd()))
 }
 
-// createNode makes a node of the same kind and content; a folder may exist already. A file is returned open.
+// createNode makes a node of the same kind and content; a folder may exist already. A file is
+// returned open.
 func createNode(from Node, folder int, name string, tally *Tally) (*os.File, error) {
 	switch from.Kind() {
 	case unix.S_IFDIR:

@@ -1,8 +1,9 @@
-// Package filetree reads and copies files, folders, links and devices with all their metadata: owner, mode, times, extended
-// attributes (including access lists and capabilities), hard links and holes. It follows no symbolic link.
+// Package filetree reads and copies files, folders, links and devices with all their metadata:
+// owner, mode, times, extended attributes (including access lists and capabilities), hard links and
+// holes. It follows no symbolic link.
 //
-// The checks of examples/found and activities/container/overlay/boxtest read trees with code of their own, on purpose: they
-// judge what this package has restored.
+// The checks of examples/found and activities/container/overlay/boxtest read trees with code of
+// their own, on purpose: they judge what this package has restored.
 package filetree
 
 import (
@@ -19,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Node is a handle on something in a filesystem that others may be changing. Unlike a path, it cannot be redirected by a
-// link put in its place, and opening a pipe does not block.
+// Node is a handle on something in a filesystem that others may be changing. Unlike a path, it
+// cannot be redirected by a link put in its place, and opening a pipe does not block.
 type Node struct {
 	// FD is a descriptor made with O_PATH.
 	FD int
@@ -60,7 +61,8 @@ func (n Node) Kind() uint32 { return n.Stat.Mode & unix.S_IFMT }
 // Path leads to the node itself, whatever has its name now.
 func (n Node) Path() string { return "/proc/self/fd/" + strconv.Itoa(n.FD) }
 
-// OpenContent opens a file or folder for reading, without changing its access time if this process may.
+// OpenContent opens a file or folder for reading, without changing its access time if this process
+// may.
 func (n Node) OpenContent() (*os.File, error) {
 	f, err := os.OpenFile(n.Path(), os.O_RDONLY|unix.O_NOATIME, 0)
 	if errors.Is(err, unix.EPERM) { // owned by somebody else
@@ -120,13 +122,15 @@ func DigestOf(r io.Reader) (string, error) {
 	buffer, _ := buffers.Get().(*[64 << 10]byte)
 	defer buffers.Put(buffer)
 	sum := sha256.New()
-	if _, err := io.CopyBuffer(sum, struct{ io.Reader }{r}, buffer[:]); err != nil { // a file's own WriteTo takes another buffer
+	// a file's own WriteTo takes another buffer
+	if _, err := io.CopyBuffer(sum, struct{ io.Reader }{r}, buffer[:]); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// LinkTo gives the node another name. It links by path: kernels before 6.10 want CAP_DAC_READ_SEARCH to link by descriptor.
+// LinkTo gives the node another name. It links by path: kernels before 6.10 want
+// CAP_DAC_READ_SEARCH to link by descriptor.
 func (n Node) LinkTo(folder int, name string) error {
 	return unix.Linkat(unix.AT_FDCWD, n.Path(), folder, name, unix.AT_SYMLINK_FOLLOW)
 }

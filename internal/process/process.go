@@ -1,4 +1,5 @@
-// Package process identifies processes of this host for good, and signals exactly the one that is meant.
+// Package process identifies processes of this host for good, and signals exactly the one that is
+// meant.
 package process
 
 import (
@@ -14,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity identifies a process for good: a PID is reused, a PID with a start time in one boot is not.
+// Identity identifies a process for good: a PID is reused, a PID with a start time in one boot is
+// not.
 type Identity struct {
 	PID   int    `json:"pid"`
 	Start string `json:"start"`
@@ -78,13 +80,15 @@ func (i Identity) readStatus() (Status, bool) {
 // IsAlive reports whether the process has not ended yet.
 func (i Identity) IsAlive() bool { _, ok := i.readStatus(); return ok }
 
-// CanContinue reports whether the process can continue by itself: it has neither ended nor been stopped by a signal.
+// CanContinue reports whether the process can continue by itself: it has neither ended nor been
+// stopped by a signal.
 func (i Identity) CanContinue() bool {
 	s, ok := i.readStatus()
 	return ok && !s.IsStopped()
 }
 
-// Signal sends sig if the process still runs. It opens a pidfd before it checks, so the signal never reaches another process.
+// Signal sends sig if the process still runs. It opens a pidfd before it checks, so the signal
+// never reaches another process.
 func (i Identity) Signal(sig unix.Signal) {
 	fd, err := unix.PidfdOpen(i.PID, 0)
 	if err != nil {
@@ -103,7 +107,8 @@ func (i Identity) KillSession() {
 	}
 }
 
-// EndSession kills the leader of a session and all that is left in it, and returns when none of them runs any more.
+// EndSession kills the leader of a session and all that is left in it, and returns when none of
+// them runs any more.
 func (i Identity) EndSession(ctx context.Context) error {
 	for {
 		running := i.listSession()

@@ -20,7 +20,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
-// Pool is a role whose processes do one job after another: a job needs a new process only where none waits for one.
+// Pool is a role whose processes do one job after another: a job needs a new process only where
+// none waits for one.
 type Pool[Job any] struct {
 	// Name is the name of the processes, by which the program recognises its role.
 	Name string
@@ -40,8 +41,9 @@ type member struct {
 // idleFor is how long a process waits for its next job.
 const idleFor = time.Minute
 
-// Attend makes this program able to play the role, like [Role.Attend]. A process that has done its job ends with whoever
-// started it, or when nobody has another one for it; one whose job has failed ends at once.
+// Attend makes this program able to play the role, like [Role.Attend]. A process that has done its
+// job ends with whoever started it, or when nobody has another one for it; one whose job has failed
+// ends at once.
 func (p *Pool[Job]) Attend(main func(Job) error) {
 	p.attended.Store(true)
 	Dispatch(p.Name, func() error {
@@ -98,9 +100,9 @@ func receive(conn *net.UnixConn, job any) (lock *os.File, err error) {
 // Attended reports whether this program can play the role.
 func (p *Pool[Job]) Attended() bool { return p.attended.Load() }
 
-// Do hands a job to a process that has been started with this setup and returns when it is handed over; over is closed when the
-// process has done it or has ended. Until then it holds the lock, whatever becomes of this process. The caller's own lock stays
-// its own.
+// Do hands a job to a process that has been started with this setup and returns when it is handed
+// over; over is closed when the process has done it or has ended. Until then it holds the lock,
+// whatever becomes of this process. The caller's own lock stays its own.
 func (p *Pool[Job]) Do(job Job, lock *filelock.Lock, s Setup) (over <-chan struct{}, err error) {
 	if !p.Attended() {
 		return nil, notAttended(p.Name)

@@ -1,6 +1,6 @@
-// Package supervisor starts this program again in another role: a process in a session of its own that outlives the one
-// that started it, to finish what must not die with a worker. A worker that runs as a systemd unit needs KillMode=process
-// for that.
+// Package supervisor starts this program again in another role: a process in a session of its own
+// that outlives the one that started it, to finish what must not die with a worker. A worker that
+// runs as a systemd unit needs KillMode=process for that.
 package supervisor
 
 import (
@@ -24,11 +24,12 @@ type Role[Job any] struct {
 	attended atomic.Bool
 }
 
-// Attend lets this program play the role: call it first in main and in TestMain. In a process that Start has started it
-// runs main and never returns.
+// Attend lets this program play the role: call it first in main and in TestMain. In a process that
+// Start has started it runs main and never returns.
 //
-// The job may hold secrets, so it comes through a pipe and is never on disk or in the environment. After it, starter
-// delivers what [Process.Interrupt] sends, and ends when the starting process dies.
+// The job may hold secrets, so it comes through a pipe and is never on disk or in the environment.
+// After it, starter delivers what [Process.Interrupt] sends, and ends when the starting process
+// dies.
 func (r *Role[Job]) Attend(main func(job Job, starter io.Reader) error) {
 	r.attended.Store(true)
 	Dispatch(r.Name, func() error {
@@ -63,7 +64,8 @@ type Setup struct {
 	Env []string
 	// Dir is its working directory. Defaults to that of this process.
 	Dir string
-	// Stdout and Stderr are files, since the process may outlive the readers of a pipe. Default to /dev/null.
+	// Stdout and Stderr are files, since the process may outlive the readers of a pipe. Default to
+	// /dev/null.
 	Stdout, Stderr *os.File
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 // reportStarted prints what was started, and follows it if watch is set.
-func (p *program) reportStarted(ctx context.Context, c *tasks.Client, run recovery.Run, what string, f followFlags) error {
+func (p *program) reportStarted(ctx context.Context, c *tasks.Client, run recovery.Run, what string,
+	f followFlags) error {
 	t, err := c.Describe(ctx, run.WorkflowID)
 	if err != nil {
 		return err

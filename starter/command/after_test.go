@@ -53,31 +53,40 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	d.until(name("dead"), atGate)
 	d.terminate(name("dead"))
 	require.Equal(t, statusFailed, d.do("run", d.file(failing), "--id", name("unwound"), "--watch").status)
-	_, err := d.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name("foreign"), TaskQueue: "nobody's"}, "SomebodyElses")
+	_, err := d.client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: name("foreign"), TaskQueue: "nobody's"}, "SomebodyElses")
 	require.NoError(t, err)
 	d.continued(name("newer"), protocol.Carry{Version: protocol.CarryVersion + 1})
 	before := d.list()
 
 	for line, want := range map[string]string{
-		"recover none":                        `there is no task "none" in namespace default; ` + "`starter list` shows the tasks",
-		"recover none --take-over":            `there is no task "none"`,
-		"recover @foreign":                    "is a workflow of type SomebodyElses, and no task",
-		"recover @alive":                      "@alive is running: cancel it and it unwinds by itself; where it is stuck, take it over: `starter cancel @alive`, or `starter recover @alive --take-over`",
-		"recover @newer --take-over":          "recorded by a version that this one cannot undo",
-		"recover @done":                       "@done has ended by itself as committed: there is nothing to recover; to take it back, roll it back; `starter show @done`",
-		"recover @unwound":                    "@unwound has ended by itself as unwound: there is nothing to recover; `starter show @unwound`",
-		"rollback none":                       `there is no task "none"`,
-		"rollback @foreign":                   "is a workflow of type SomebodyElses, and no task",
-		"rollback @alive":                     "task @alive is running: cancel it and it unwinds by itself; `starter watch @alive`",
-		"rollback @dead":                      "task @dead was terminated and has not unwound: recover it; `starter recover @dead`",
-		"rollback @unwound":                   "task @unwound has ended as unwound: there is nothing to roll back; `starter show @unwound`",
+		"recover none": `there is no task "none" in namespace default; ` +
+			"`starter list` shows the tasks",
+		"recover none --take-over": `there is no task "none"`,
+		"recover @foreign":         "is a workflow of type SomebodyElses, and no task",
+		"recover @alive": "@alive is running: cancel it and it unwinds by itself; where it is " +
+			"stuck, take it over: `starter cancel @alive`, or `starter recover @alive --take-over`",
+		"recover @newer --take-over": "recorded by a version that this one cannot undo",
+		"recover @done": "@done has ended by itself as committed: there is nothing to recover; to " +
+			"take it back, roll it back; `starter show @done`",
+		"recover @unwound": "@unwound has ended by itself as unwound: there is nothing to recover; " +
+			"`starter show @unwound`",
+		"rollback none":     `there is no task "none"`,
+		"rollback @foreign": "is a workflow of type SomebodyElses, and no task",
+		"rollback @alive": "task @alive is running: cancel it and it unwinds by itself; `starter " +
+			"watch @alive`",
+		"rollback @dead": "task @dead was terminated and has not unwound: recover it; `starter " +
+			"recover @dead`",
+		"rollback @unwound": "task @unwound has ended as unwound: there is nothing to roll back; " +
+			"`starter show @unwound`",
 		"rollback @done --to no":              `task @done has no savepoint "no"; it has half`,
 		"rollback @done --step no":            `task @done has done no step "no"; it has done one, two`,
 		"rollback @done --to half --step one": "give --to or --step, not both",
 		"redo none":                           `there is no task "none"`,
 		"redo @foreign":                       "is a workflow of type SomebodyElses, and no task",
 		"redo @alive":                         "task @alive is running: it was not rolled back; `starter watch @alive`",
-		"redo @done":                          "task @done was not rolled back: there is nothing to redo; `starter show @done`",
+		"redo @done": "task @done was not rolled back: there is nothing to redo; `starter " +
+			"show @done`",
 	} {
 		t.Run(line, func(t *testing.T) {
 			mine := func(s string) string { return strings.ReplaceAll(s, "@", d.Name()+"-") }
@@ -92,12 +101,14 @@ func TestWhatCannotBeDoneAfterTheEndIsStatusTwoAndStartsNothing(t *testing.T) {
 	d.ok("cancel", name("alive"))
 }
 
-// continued starts a task whose first run hands this over to a second one, on a queue that nobody serves.
+// continued starts a task whose first run hands this over to a second one, on a queue that nobody
+// serves.
 func (d *desk) continued(id string, over protocol.Carry) {
 	d.Helper()
 	first := worker.New(d.client, id+"-first", worker.Options{})
 	first.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
-		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, "nobody's"), protocol.AgentTaskType, nil, over)
+		return workflow.NewContinueAsNewError(workflow.WithWorkflowTaskQueue(ctx, "nobody's"), protocol.AgentTaskType, nil,
+			over)
 	}, workflow.RegisterOptions{Name: protocol.AgentTaskType})
 	require.NoError(d, first.Start())
 	defer first.Stop()
@@ -120,7 +131,8 @@ func TestRecoverUnwindsATaskThatWasTerminated(t *testing.T) {
 	d.until(t.Name(), atGate)
 	d.terminate(t.Name())
 	require.Equal(t, "x", d.world.get("a"))
-	require.Contains(t, d.ok("show", t.Name()), "nothing was unwound by this run; `starter recover "+t.Name()+"` unwinds it")
+	require.Contains(t, d.ok("show", t.Name()),
+		"nothing was unwound by this run; `starter recover "+t.Name()+"` unwinds it")
 
 	id := d.idOf("recover", t.Name())
 	out := d.ok("recover", t.Name(), "--watch")
@@ -134,7 +146,9 @@ func TestRecoverUnwindsATaskThatWasTerminated(t *testing.T) {
 	require.Contains(t, again.err, t.Name()+" was already recovered by "+id+"; `starter watch "+id+"`")
 	require.Contains(t, d.ok("watch", id), "unwound: every step that acted was undone")
 	require.Contains(t, d.ok("show", id, "-o", "json"), `"outcome": "restored"`)
-	require.Eventually(t, func() bool { return strings.Contains(d.ok("list", "--limit", "1000", "-o", "json"), `"id": "`+id+`"`) }, waitFor, tick)
+	require.Eventually(t,
+		func() bool { return strings.Contains(d.ok("list", "--limit", "1000", "-o", "json"), `"id": "`+id+`"`) }, waitFor,
+		tick)
 }
 
 func TestTakingOverEndsATaskThatIsStuck(t *testing.T) {
@@ -160,7 +174,9 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Contains(t, again.err, t.Name()+" is already being recovered by "+id)
 	elsewhere := d.do("resolve", t.Name(), "one", "--do", "accept", "--yes")
 	require.Equal(t, statusUsage, elsewhere.status)
-	require.Contains(t, elsewhere.err, "task "+t.Name()+" is closed: nothing waits there, and nothing was sent; "+id+" unwinds it, decide there: `starter resolve "+id+" one --do retry`")
+	require.Contains(t, elsewhere.err,
+		"task "+t.Name()+" is closed: nothing waits there, and nothing was sent; "+id+
+			" unwinds it, decide there: `starter resolve "+id+" one --do retry`")
 	canceled := d.do("cancel", id)
 	require.Equal(t, statusUsage, canceled.status)
 	require.Contains(t, canceled.err, id+" undoes a task and cannot be cancelled")
@@ -177,7 +193,8 @@ func TestARecoveryThatWaitsForAPersonIsResolvedAndNotCanceled(t *testing.T) {
 	require.Equal(t, "somebody else's", d.world.get("a"))
 }
 
-// The run that forced it is terminated before its report: what was overwritten is told by the recovery.
+// The run that forced it is terminated before its report: what was overwritten is told by the
+// recovery.
 func TestWhatAForceOverwroteIsToldByARecovery(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(`name: forces
@@ -215,7 +232,8 @@ steps:
 
 func TestAParkedRollbackIsNamedWhereItsTaskIsToBeResolved(t *testing.T) {
 	d := newDesk(t)
-	d.ok("run", d.file("name: set one\nkeep: 1h\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: x}}\n"), "--id", t.Name(), "--watch")
+	d.ok("run", d.file("name: set one\nkeep: 1h\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: x}}\n"),
+		"--id", t.Name(), "--watch")
 	d.world.set("a", "somebody else's")
 	d.ok("rollback", t.Name())
 	id := d.idOf("rollback", t.Name())
@@ -244,7 +262,8 @@ func TestATaskIsRolledBackAndRedone(t *testing.T) {
 	require.Contains(t, out, id+"-to-half rolls back task "+t.Name()+"\n")
 	require.Contains(t, out, "to savepoint half: too early")
 	require.Equal(t, [2]string{"x", ""}, d.values())
-	require.Equal(t, "step two of task "+id+"-to-half: fake.set, settled\n  undo  restored: b is \"\" again\n", d.ok("show", id+"-to-half", "two"))
+	require.Equal(t, "step two of task "+id+"-to-half: fake.set, settled\n  undo  restored: b is \"\" again\n",
+		d.ok("show", id+"-to-half", "two"))
 	require.Contains(t, d.ok("redo", id+"-to-half", "--watch"), "redone: what was rolled back is back in place")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
 
@@ -265,7 +284,8 @@ func TestATaskIsRolledBackAndRedone(t *testing.T) {
 func TestAStepIsRolledBackWithWhatBuildsOnIt(t *testing.T) {
 	d := newDesk(t)
 	d.ok("run", d.file(saved), "--id", t.Name(), "--watch")
-	require.Contains(t, d.ok("rollback", t.Name(), "--step", "one", "--watch"), "unwound: every step that acted was undone")
+	require.Contains(t, d.ok("rollback", t.Name(), "--step", "one", "--watch"),
+		"unwound: every step that acted was undone")
 	require.Equal(t, [2]string{}, d.values())
 	require.Contains(t, d.ok("redo", t.Name(), "--watch"), "redone")
 	require.Equal(t, [2]string{"x", "y"}, d.values())
@@ -295,9 +315,11 @@ func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 	d.ok("rollback", t.Name(), "--step", "two", "--watch")
 	shows("task "+t.Name()+" · set two · agent "+agent+" · committed, rolled back in part",
 		"DATE: "+back+" rolls back "+t.Name()+" step two: unwound", "next: starter redo "+back)
-	lists("rollback of " + t.Name() + " step two\n unwound " + agent + " DATE T\n" + t.Name() + "\n set two committed, rolled back in part " + agent + " DATE T\n")
+	lists("rollback of " + t.Name() + " step two\n unwound " + agent + " DATE T\n" + t.Name() +
+		"\n set two committed, rolled back in part " + agent + " DATE T\n")
 	require.Contains(t, d.ok("show", back), "\nrolls back "+t.Name()+" step two\n")
-	require.Contains(t, d.ok("show", t.Name()), "\nas it was at its end; since then: rolled back in part\nreport of "+t.Name()+"\n")
+	require.Contains(t, d.ok("show", t.Name()),
+		"\nas it was at its end; since then: rolled back in part\nreport of "+t.Name()+"\n")
 
 	d.ok("redo", back, "--watch")
 	again := "redo-" + t.Name() + "-" + d.runID(back)
@@ -308,7 +330,8 @@ func TestShowAndListTellHowATaskStandsNow(t *testing.T) {
 
 	var standing tasks.Standing
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "-o", "json")), &standing))
-	require.Equal(t, []string{"redone", again, "starter rollback " + again}, []string{standing.Now, standing.By, standing.Next})
+	require.Equal(t, []string{"redone", again, "starter rollback " + again},
+		[]string{standing.Now, standing.By, standing.Next})
 	require.Equal(t, compensations.Committed, standing.Report.Status)
 	require.Len(t, standing.After, 2)
 	var listed []tasks.Listed
@@ -334,7 +357,9 @@ steps:
 	require.NotContains(t, d.ok("show", t.Name(), "-o", "json"), `"next"`)
 	r = d.do("rollback", t.Name())
 	require.Equal(t, statusUsage, r.status)
-	require.Contains(t, r.err, "nothing of task "+t.Name()+" can be rolled back: what it did up to its pivot stays, and nothing after that is in place")
+	require.Contains(t, r.err,
+		"nothing of task "+t.Name()+
+			" can be rolled back: what it did up to its pivot stays, and nothing after that is in place")
 }
 
 func TestTheSuggestedCommandWorksAfterEveryChain(t *testing.T) {
@@ -348,7 +373,8 @@ func TestTheSuggestedCommandWorksAfterEveryChain(t *testing.T) {
 	}
 	require.Equal(t, []string{"rollback", t.Name()}, next())
 	d.ok("rollback", t.Name(), "--to", "half", "--watch")
-	require.Eventually(t, func() bool { return next()[0] == "redo" }, waitFor, tick, "visibility follows the rollback of a part")
+	require.Eventually(t, func() bool { return next()[0] == "redo" }, waitFor, tick,
+		"visibility follows the rollback of a part")
 	d.ok("rollback", t.Name(), "--watch") // what is left of it
 	require.Equal(t, [2]string{}, d.values())
 	for i, want := range []struct {
@@ -376,7 +402,8 @@ func TestIDsAreCompletedByWhatCanBeDoneWithThem(t *testing.T) {
 	d.terminate(dead)
 	d.ok("rollback", done, "--watch")
 	complete := func(command string) string {
-		return d.ok(cobra.ShellCompRequestCmd, command, t.Name()) + d.ok(cobra.ShellCompRequestCmd, command, d.idOf("rollback", done))
+		return d.ok(cobra.ShellCompRequestCmd, command, t.Name()) +
+			d.ok(cobra.ShellCompRequestCmd, command, d.idOf("rollback", done))
 	}
 	for command, want := range map[string]string{"recover": dead, "rollback": done, "redo": d.idOf("rollback", done)} {
 		require.Eventually(t, func() bool { return strings.Contains(complete(command), want+"\n") }, waitFor, tick, command)
@@ -385,7 +412,8 @@ func TestIDsAreCompletedByWhatCanBeDoneWithThem(t *testing.T) {
 	require.NotContains(t, complete("rollback"), dead)
 }
 
-// TestWhatAMessageNamesWorks: after each ending, partial or not, the command that is printed at the end is carried out as it stands.
+// TestWhatAMessageNamesWorks: after each ending, partial or not, the command that is printed at the
+// end is carried out as it stands.
 func TestWhatAMessageNamesWorks(t *testing.T) {
 	d := newDesk(t)
 	printed := regexp.MustCompile(`(?m)(?:to take it back while its undo records are kept: |^next: )starter (.+)$`)
@@ -398,7 +426,8 @@ func TestWhatAMessageNamesWorks(t *testing.T) {
 	shown := func() string { return d.ok("show", t.Name()) }
 	until := func(now string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(shown(), " · committed, "+now+"\n") }, waitFor, tick, "visibility follows: %s", shown())
+		require.Eventually(t, func() bool { return strings.Contains(shown(), " · committed, "+now+"\n") }, waitFor, tick,
+			"visibility follows: %s", shown())
 	}
 	out := d.ok("run", d.file(`name: in part
 steps:

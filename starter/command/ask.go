@@ -17,8 +17,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// asker is a view that asks the person at the terminal about each gate and each parked undo, one at a time. While a question stands,
-// the view shows nothing else; what is decided elsewhere takes its question away.
+// asker is a view that asks the person at the terminal about each gate and each parked undo, one at
+// a time. While a question stands, the view shows nothing else; what is decided elsewhere takes its
+// question away.
 type asker struct {
 	follow.View
 	*tasks.Client
@@ -36,8 +37,10 @@ type asker struct {
 	done    chan struct{}
 }
 
-func newAsker(ctx context.Context, c *tasks.Client, id string, v follow.View, in io.Reader, say func(string, ...any)) *asker {
-	a := &asker{View: v, Client: c, id: id, say: say, lines: make(chan string), asked: map[activities.Digest]bool{}, done: make(chan struct{})}
+func newAsker(ctx context.Context, c *tasks.Client, id string, v follow.View, in io.Reader,
+	say func(string, ...any)) *asker {
+	a := &asker{View: v, Client: c, id: id, say: say, lines: make(chan string), asked: map[activities.Digest]bool{},
+		done: make(chan struct{})}
 	open, stop := context.WithCancel(ctx)
 	a.stop = stop
 	go a.readLines(open, in)
@@ -166,9 +169,11 @@ func (a *asker) send(ctx context.Context, q *question, send sender) (string, err
 	return send(ctx, t)
 }
 
-// stands reports whether what was asked about still waits. Where more waits than a state lists, the task itself says so at the decision.
+// stands reports whether what was asked about still waits. Where more waits than a state lists, the
+// task itself says so at the decision.
 func (a *asker) stands(s protocol.State, asked activities.Digest) bool {
-	return s.MoreGates+s.MoreParks > 0 || slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
+	return s.MoreGates+s.MoreParks > 0 ||
+		slices.ContainsFunc(a.questionsIn(s), func(q question) bool { return q.digest == asked })
 }
 
 // Close ends the asking. The person may still be at the question.

@@ -19,7 +19,8 @@ func TestAGateIsApprovedWhereItsTaskIsWatched(t *testing.T) {
 	for _, nothing := range []string{"maybe", "", "n"} { // a rejection needs its reason
 		before := strings.Count(s.screen(), "nothing was sent: type y")
 		s.types(nothing)
-		require.Eventually(t, func() bool { return strings.Count(s.screen(), "nothing was sent: type y") > before }, waitFor, tick)
+		require.Eventually(t, func() bool { return strings.Count(s.screen(), "nothing was sent: type y") > before }, waitFor,
+			tick)
 	}
 	require.Len(t, d.state(t.Name()).Gates, 1)
 	s.types("y looks right")
@@ -77,7 +78,8 @@ func TestAParkIsResolvedWhereItsTaskIsWatched(t *testing.T) {
 	s.types("force") // there is no drift
 	s.shows("nothing was sent: type retry, skip or accept, and a reason after it if you like")
 	s.types("retry") // and it fails again
-	require.Eventually(t, func() bool { return strings.Count(s.screen(), "resolve the undo of step two? ") == 3 }, waitFor, tick)
+	require.Eventually(t, func() bool { return strings.Count(s.screen(), "resolve the undo of step two? ") == 3 }, waitFor,
+		tick)
 	s.types("accept it is right so")
 	s.shows("resolve the undo of step one? ")
 	d.world.breakUndo(false)

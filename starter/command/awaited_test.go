@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// TestWhatWaitsForAHostThatNobodyServesSaysSo: before the first step, while its host is asked about it, and when the step is to run.
+// TestWhatWaitsForAHostThatNobodyServesSaysSo: before the first step, while its host is asked about
+// it, and when the step is to run.
 func TestWhatWaitsForAHostThatNobodyServesSaysSo(t *testing.T) {
 	d := newDesk(t)
 	root := t.TempDir()
@@ -32,14 +33,17 @@ steps:
   - {id: two, uses: file.write, on: away, with: {path: %[1]s, content: x}}
 `, filepath.Join(root, "two")))
 
-	unserved := file + `:4:37: steps.two.on: no worker serves this host, found "away"; start one there, or name another host; there are workers on here`
+	unserved := file +
+		`:4:37: steps.two.on: no worker serves this host, found "away"; start one there, or name another host; there are workers on here`
 	for _, command := range []string{"validate", "plan"} {
 		r := d.do(command, file)
 		require.Equal(t, typed{statusUsage, "", unserved + "\n"}, r)
 	}
 	const waits = "waits for a worker of host away"
 	began := d.do("run", file, "--id", t.Name(), "--agent", t.Name())
-	require.Equal(t, typed{statusOK, began.out, "started, but waiting: it needs a worker of host away; there are workers on here\n"}, began)
+	require.Equal(t,
+		typed{statusOK, began.out, "started, but waiting: it needs a worker of host away; there are workers on here\n"},
+		began)
 	var asJSON startedJSON
 	require.NoError(t, json.Unmarshal([]byte(d.ok("run", file, "--id", t.Name()+"-json", "-o", "json")), &asJSON))
 	require.Equal(t, []string{"away"}, asJSON.AwaitedHosts)
@@ -74,16 +78,19 @@ steps:
 	require.FileExists(t, filepath.Join(root, "two"))
 }
 
-// TestAStepThatNamesNoHostNeedsNoneOfThisMachine: the worker that checks the file says where such a step runs.
+// TestAStepThatNamesNoHostNeedsNoneOfThisMachine: the worker that checks the file says where such a
+// step runs.
 func TestAStepThatNamesNoHostNeedsNoneOfThisMachine(t *testing.T) {
 	d := newLoneDesk(t)
 	root := t.TempDir()
 	d.stopWorker()
 	d.startWorker(func(c *host.Config) { *c = c.With(&file.Settings{Roots: []string{root}}) })
 	t.Setenv("UNWIND_HOST", "my-laptop")
-	steps := "name: anywhere\nsteps:\n  - {id: one, uses: file.write, with: {path: " + filepath.Join(root, "one") + ", content: x}}\n"
+	steps := "name: anywhere\nsteps:\n  - {id: one, uses: file.write, with: {path: " + filepath.Join(root, "one") +
+		", content: x}}\n"
 	require.Contains(t, d.ok("validate", d.file(steps)), "is valid")
 	there := d.do("validate", d.file(strings.Replace(steps, "with:", "on: my-laptop, with:", 1)))
 	require.Equal(t, statusUsage, there.status)
-	require.Contains(t, there.err, `no worker serves this host, found "my-laptop"; start one there, or name another host; there are workers on here`)
+	require.Contains(t, there.err,
+		`no worker serves this host, found "my-laptop"; start one there, or name another host; there are workers on here`)
 }

@@ -17,8 +17,8 @@ func (p *program) cancelCommand() *cobra.Command {
 		Use:     "cancel ID",
 		GroupID: groupDecide,
 		Short:   "Cancel a task; it unwinds",
-		Long: `Cancel stops a task: the running step is stopped, and every step that acted is undone. Cancelling a task that is already
-unwinding changes nothing.
+		Long: `Cancel stops a task: the running step is stopped, and every step that acted is undone. Cancelling a
+task that is already unwinding changes nothing.
 
 ` + exitStatuses,
 		Example:           `  starter cancel release-k3x9q2 && starter watch release-k3x9q2`,
@@ -27,7 +27,8 @@ unwinding changes nothing.
 		RunE: p.withTask(func(ctx context.Context, c *tasks.Client, t tasks.Run) error {
 			switch {
 			case t.Closed():
-				return usage.Errorf("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
+				return usage.Errorf("task %s is closed: there is nothing to cancel; see it with `starter show %s`", t.ID,
+					terminal.ShellQuote(t.ID))
 			case t.Type == protocol.RecoverType || t.Type == protocol.RollbackType:
 				return usage.Errorf("%s undoes a task and cannot be cancelled: it ends when everything is undone", t.ID)
 			}

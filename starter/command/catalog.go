@@ -25,8 +25,9 @@ func (p *program) catalogCommand() *cobra.Command {
 		Use:     "catalog [ACTION]",
 		GroupID: groupLook,
 		Short:   "List the actions, or show one with its parameters",
-		Long: `Catalog lists the actions that a step can use, each with its risk and how it is undone. With the name of an action, it shows
-its parameters and outputs. With --config, it lists only the worlds of that worker's config.
+		Long: `Catalog lists the actions that a step can use, each with its risk and how it is undone. With the
+name of an action, it shows its parameters and outputs. With --config, it lists only the worlds of
+that worker's config.
 
 ` + exitStatuses,
 		Example: `  starter catalog
@@ -55,7 +56,8 @@ its parameters and outputs. With --config, it lists only the worlds of that work
 			i := slices.IndexFunc(facts.specs, func(s activities.Spec) bool { return s.Name == args[0] })
 			if i < 0 {
 				names := actionNames(facts.specs)
-				return usage.Errorf("there is no action %q; %s", args[0], cmp.Or(task.SuggestNearest(args[0], names), "there are: "+strings.Join(names, ", ")))
+				return usage.Errorf("there is no action %q; %s", args[0],
+					cmp.Or(task.SuggestNearest(args[0], names), "there are: "+strings.Join(names, ", ")))
 			}
 			if output == "json" {
 				return p.printJSON(facts.specs[i])
@@ -74,8 +76,8 @@ func (p *program) schemaCommand() *cobra.Command {
 		Use:     "schema",
 		GroupID: groupLook,
 		Short:   "Print the JSON Schema of the task file",
-		Long: `Schema prints the JSON Schema of the task file with the parameters of every action, for editors that complete and check
-YAML. With --config, it holds only the worlds of that worker's config.
+		Long: `Schema prints the JSON Schema of the task file with the parameters of every action, for editors that
+complete and check YAML. With --config, it holds only the worlds of that worker's config.
 
 ` + exitStatuses,
 		Example: `  starter schema > task.schema.json

@@ -14,8 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 )
 
-// newCodecDesk is a desk of which the worker has a codec that makes payloads unreadable to others, and starters the address of its codec
-// server. It has a Temporal server of its own: others cannot list what is on it.
+// newCodecDesk is a desk of which the worker has a codec that makes payloads unreadable to others,
+// and starters the address of its codec server. It has a Temporal server of its own: others cannot
+// list what is on it.
 func newCodecDesk(t *testing.T) *desk {
 	codec := converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true})
 	server, err := devserver.Start(t.Context(), devserver.Options{})
@@ -68,7 +69,9 @@ func TestCommandsWorkThroughACodec(t *testing.T) {
 	require.Equal(t, [2]string{"x", "y"}, d.values())
 	d.ok("rollback", id, "--watch")
 	require.Equal(t, [2]string{}, d.values())
-	require.Eventually(t, func() bool { return strings.Contains(d.ok("show", id), " · committed, rolled back\n") }, waitFor, tick) // when it is listed
+	// when it is listed
+	require.Eventually(t, func() bool { return strings.Contains(d.ok("show", id), " · committed, rolled back\n") },
+		waitFor, tick)
 	require.Contains(t, d.ok("list", "--limit", "1000"), "Ship it!  committed, rolled back")
 	refused("list", "--limit", "1000")
 

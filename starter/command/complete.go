@@ -16,7 +16,8 @@ const completionLimit = 2 * time.Second
 
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// completeTask completes the id of a task, and then a step if steps is set: it lists a task's steps to choose from.
+// completeTask completes the id of a task, and then a step if steps is set: it lists a task's steps
+// to choose from.
 func (p *program) completeTask(of tasks.Filter, steps func(protocol.State) []string) completion {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		parent := cmd.Context()

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/defaults"
 )
 
-// connect dials the server of TEMPORAL_ADDRESS or a profile, else that of a running starter dev, else the default address.
+// connect dials the server of TEMPORAL_ADDRESS or a profile, else that of a running starter dev,
+// else the default address.
 func (p *program) connect(ctx context.Context) (*tasks.Client, error) {
 	options, named, err := devserver.Configured(envconfig.ToClientOptionsRequest{IncludeRemoteCodec: true})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/usage"
 )
 
-// readCorrection makes the parameters of --with: one FILE holds all of them, KEY=VALUE replaces one of those that the step had.
+// readCorrection makes the parameters of --with: one FILE holds all of them, KEY=VALUE replaces one
+// of those that the step had.
 func (p *program) readCorrection(with []string, had json.RawMessage) (json.RawMessage, error) {
 	if len(with) == 0 {
 		return nil, nil
@@ -22,7 +23,8 @@ func (p *program) readCorrection(with []string, had json.RawMessage) (json.RawMe
 		}
 		params := map[string]any{}
 		if err := yaml.Unmarshal(src, &params); err != nil || params == nil {
-			return nil, usage.Errorf("--with %s: must hold a map, the parameters of the step as under with: in a task file", with[0])
+			return nil, usage.Errorf("--with %s: must hold a map, the parameters of the step as under with: in a task file",
+				with[0])
 		}
 		return encodeParam(params)
 	}

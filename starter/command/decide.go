@@ -38,13 +38,15 @@ func (p *program) approveCommand() *cobra.Command {
 		Use:     "approve ID STEP",
 		GroupID: groupDecide,
 		Short:   "Approve what waits at a step's gate",
-		Long: `Approve shows the change that waits at the gate of a step, asks, and sends the decision with the digest of that change:
-if the change is different by then, it is refused. It answers when the step goes on.
+		Long: `Approve shows the change that waits at the gate of a step, asks, and sends the decision with the
+digest of that change: if the change is different by then, it is refused. It answers when the step
+goes on.
 
-In a script, where nobody can be asked, give --digest (from "starter show ID -o json": .gates[].digest) to approve exactly
-one change, or --yes to approve whatever is there.
+In a script, where nobody can be asked, give --digest (from "starter show ID -o json":
+.gates[].digest) to approve exactly one change, or --yes to approve whatever is there.
 
-The Temporal UI and CLI can decide too, by the signal or the update "approve" with {"step": ..., "digest": ..., "who": ..., "why": ...}.
+The Temporal UI and CLI can decide too, by the signal or the update "approve" with {"step": ...,
+"digest": ..., "who": ..., "why": ...}.
 
 ` + exitStatuses,
 		Example: `  starter approve release-k3x9q2 publish
@@ -66,10 +68,12 @@ func (p *program) rejectCommand() *cobra.Command {
 		Use:     "reject ID STEP --why WHY",
 		GroupID: groupDecide,
 		Short:   "Reject what waits at a step's gate; the task unwinds",
-		Long: `Reject turns down what waits at the gate of a step, with the reason. The task then unwinds: every step that acted is undone;
-with on_failure: rollback_step only that step is. It answers when the task has acted on it.
+		Long: `Reject turns down what waits at the gate of a step, with the reason. The task then unwinds: every
+step that acted is undone; with on_failure: rollback_step only that step is. It answers when the
+task has acted on it.
 
-The Temporal UI and CLI can decide too, by the signal or the update "reject" with {"step": ..., "digest": ..., "who": ..., "why": ...}.
+The Temporal UI and CLI can decide too, by the signal or the update "reject" with {"step": ...,
+"digest": ..., "who": ..., "why": ...}.
 
 ` + exitStatuses,
 		Example:           `  starter reject release-k3x9q2 publish --why "not on a Friday"`,
@@ -89,8 +93,10 @@ The Temporal UI and CLI can decide too, by the signal or the update "reject" wit
 	return c
 }
 
-// decideGate shows what waits at a gate, asks for confirmation of an approval, and sends the decision.
-func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step string, approve bool, f decisionFlags) error {
+// decideGate shows what waits at a gate, asks for confirmation of an approval, and sends the
+// decision.
+func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step string, approve bool,
+	f decisionFlags) error {
 	t, s, err := c.OpenStep(ctx, id, step)
 	if err != nil {
 		return err
@@ -105,7 +111,8 @@ func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step stri
 			return err
 		}
 	}
-	told, err := sendDecision(ctx, c, t, protocol.Decision{Step: step, Digest: g.Digest, Who: currentUser(), Why: f.why}, approve)
+	told, err := sendDecision(ctx, c, t, protocol.Decision{Step: step, Digest: g.Digest, Who: currentUser(), Why: f.why},
+		approve)
 	if err != nil {
 		return err
 	}
@@ -114,7 +121,8 @@ func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step stri
 }
 
 // sendDecision decides a gate, and says what that has come to.
-func sendDecision(ctx context.Context, c *tasks.Client, t tasks.Run, d protocol.Decision, approve bool) (string, error) {
+func sendDecision(ctx context.Context, c *tasks.Client, t tasks.Run, d protocol.Decision, approve bool) (string,
+	error) {
 	if !approve {
 		answer, err := c.Reject(ctx, t, d)
 		switch {
@@ -144,7 +152,9 @@ func findGate(s protocol.State, step string) (protocol.GateView, error) {
 	}
 	for _, v := range s.Steps {
 		if v.ID == step {
-			return protocol.GateView{}, usage.Errorf("step %s of task %s is not at a gate, it is %s: nothing was sent%s", step, s.Task, v.State, otherGates(s))
+			return protocol.GateView{},
+				usage.Errorf("step %s of task %s is not at a gate, it is %s: nothing was sent%s", step, s.Task, v.State,
+					otherGates(s))
 		}
 	}
 	return protocol.GateView{}, usage.Errorf("task %s has no step %q: nothing was sent%s", s.Task, step, otherGates(s))
@@ -166,11 +176,14 @@ func otherGates(s protocol.State) string {
 func (p *program) confirm(f decisionFlags, shown activities.Digest, question string) error {
 	switch {
 	case f.digest != "" && f.digest != string(shown):
-		return usage.Errorf("--digest %s is out of date, it is now %s: nothing was sent; look at the change again", f.digest, shown)
+		return usage.Errorf("--digest %s is out of date, it is now %s: nothing was sent; look at the change again", f.digest,
+			shown)
 	case f.digest != "" || f.yes:
 		return nil
 	case !terminal.IsTerminal(p.streams.In):
-		return usage.Errorf("the standard input is not a terminal, so nobody can be asked: nothing was sent; give --digest %s to decide about exactly this, or --yes", shown)
+		return usage.Errorf(
+			"the standard input is not a terminal, so nobody can be asked: nothing was sent; give --digest %s to decide "+
+				"about exactly this, or --yes", shown)
 	}
 	p.printf("%s [y/N] ", question)
 	answer, err := bufio.NewReader(p.streams.In).ReadString('\n')

@@ -37,17 +37,19 @@ func (p *program) demoCommand() *cobra.Command {
 		Use:     "demo",
 		GroupID: groupServe,
 		Short:   "Run an example task on real input, nothing to prepare",
-		Long: `Demo sets up a site, a container, a database, a bit of infrastructure and an emulator of Stripe in a temporary folder, starts a
-Temporal server with its UI and a worker that may touch nothing else, and runs the task of an agent on them. It shows
-each step as it happens, the report, and then an independent check of the world, by code that shares nothing with Unwind.
+		Long: `Demo sets up a site, a container, a database, a bit of infrastructure and an emulator of Stripe in a
+temporary folder, starts a Temporal server with its UI and a worker that may touch nothing else, and
+runs the task of an agent on them. It shows each step as it happens, the report, and then an
+independent check of the world, by code that shares nothing with Unwind.
 
-At a gate it shows the change and the three ways to approve it. On a terminal it waits for you, for a minute; after that,
-or without a terminal, it sends the signal itself.
+At a gate it shows the change and the three ways to approve it. On a terminal it waits for you, for
+a minute; after that, or without a terminal, it sends the signal itself.
 
-It stays up until Ctrl-C, so that you can look at the run in the Temporal UI; the server's database stays in the state
-folder. With --exit it never waits and exits at the end: with status 0 only if the world is as it was before (after
-publish-ok: as the task should have left it). Without a Docker engine or Terraform, it leaves those steps out
-and says so. If TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, it runs there.
+It stays up until Ctrl-C, so that you can look at the run in the Temporal UI; the server's database
+stays in the state folder. With --exit it never waits and exits at the end: with status 0 only if
+the world is as it was before (after publish-ok: as the task should have left it). Without a Docker
+engine or Terraform, it leaves those steps out and says so. If TEMPORAL_ADDRESS or a profile of the
+temporal CLI names a server, it runs there.
 
 The examples: ` + strings.Join(names, ", ") + ".\n\n" + exitStatuses,
 		Example: `  starter demo
@@ -135,7 +137,8 @@ func (p *program) playExample(ctx context.Context, example examples.Example, sta
 	return wrong
 }
 
-// startDemo starts a worker for the stage, and a server on the first database that no other demo uses.
+// startDemo starts a worker for the stage, and a server on the first database that no other demo
+// uses.
 func (p *program) startDemo(ctx context.Context, s *stage.Stage) (*local.Stack, error) {
 	state, err := local.StateFolder()
 	if err != nil {
@@ -160,7 +163,8 @@ func (p *program) startDemo(ctx context.Context, s *stage.Stage) (*local.Stack, 
 	}
 }
 
-// fitExample reads the example without the steps that this machine cannot run, and prints which they are.
+// fitExample reads the example without the steps that this machine cannot run, and prints which
+// they are.
 func (p *program) fitExample(example examples.Example, s *stage.Stage) (examples.Example, tasks.File, error) {
 	fitting, gone, err := example.Without(s.Without()...)
 	if err != nil {
@@ -176,9 +180,10 @@ func (p *program) fitExample(example examples.Example, s *stage.Stage) (examples
 	return fitting, doc, err
 }
 
-// judgeWorld prints the report and what an independent check finds. wrong says that the world, or the way the task ended,
-// is not what the example should lead to.
-func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example examples.Example, before found.Observed, e tasks.Ending) (wrong, err error) {
+// judgeWorld prints the report and what an independent check finds. wrong says that the world, or
+// the way the task ended, is not what the example should lead to.
+func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example examples.Example, before found.Observed,
+	e tasks.Ending) (wrong, err error) {
 	if e.Report == nil {
 		return nil, errors.New(e.Failure)
 	}
@@ -191,7 +196,8 @@ func (p *program) judgeWorld(ctx context.Context, s *stage.Stage, example exampl
 	var want map[string][]found.Want
 	title, status := "independent check, against the world before the task:", compensations.Unwound
 	if example.Ends == examples.Commits {
-		want, title, status = s.Committed(example.Name), "independent check, against what the task should leave:", compensations.Committed
+		want, title, status = s.Committed(example.Name), "independent check, against what the task should leave:",
+			compensations.Committed
 	}
 	findings := before.Compare(now, want, reportedLosses(*e.Report))
 	p.printf("\n%s\n", title)

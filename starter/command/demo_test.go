@@ -22,7 +22,8 @@ import (
 // theater is where a test has demos played, and looks at what they leave.
 type theater struct{ *desk }
 
-// newTheater skips the test on a machine that lacks a part, or fails it where nothing may be skipped.
+// newTheater skips the test on a machine that lacks a part, or fails it where nothing may be
+// skipped.
 func newTheater(t *testing.T) theater {
 	t.Helper()
 	th := theater{&desk{T: t, world: newFakeWorld()}}
@@ -89,7 +90,8 @@ func TestDemoPlaysTheMainJobAndFindsTheWorldAsBefore(t *testing.T) {
 		"gate: step infrastructure waits for a person",
 		`# terraform_data.marker["us"] will be created`,
 		"1. starter approve " + id + " infrastructure",
-		"2. temporal workflow signal --address " + servertest.Shared(t).Address + " --namespace default --workflow-id " + id + ` --name approve --input '{"step":"infrastructure","digest":"sha256:`,
+		"2. temporal workflow signal --address " + servertest.Shared(t).Address + " --namespace default --workflow-id " + id +
+			` --name approve --input '{"step":"infrastructure","digest":"sha256:`,
 		"3. in the Temporal UI, on the page of the task",
 		`--exit does not wait: the demo approves step infrastructure itself, with the signal "approve"`,
 		"gate: step go-live waits for a person",
@@ -115,7 +117,8 @@ func TestDemoPlaysTheMainJobAndFindsTheWorldAsBefore(t *testing.T) {
 func TestDemosAtTheSameTimeDoNotMeet(t *testing.T) {
 	th := newTheater(t)
 	t.Setenv("TEMPORAL_ADDRESS", "")
-	for _, r := range []*running{th.begin("demo", "--exit", "--example", "publish-rejected"), th.begin("demo", "--exit", "--example", "publish-canceled")} {
+	for _, r := range []*running{th.begin("demo", "--exit", "--example", "publish-rejected"),
+		th.begin("demo", "--exit", "--example", "publish-canceled")} {
 		e := th.ended(r)
 		require.Equal(t, statusOK, e.status, e.out+e.err)
 		require.Regexp(t, `the run in the Temporal UI: http://127\.0\.0\.1:\d+/namespaces/default/workflows/`, e.out)

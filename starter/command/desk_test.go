@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 	} {
 		_ = os.Setenv(name, value)
 	}
-	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_UI", "UNWIND_STATE", "UNWIND_QUEUE", "UNWIND_HOST", "UNWIND_LISTEN"} {
+	for _, name := range []string{"TEMPORAL_PROFILE", "TEMPORAL_NAMESPACE", "TEMPORAL_UI", "UNWIND_STATE", "UNWIND_QUEUE",
+		"UNWIND_HOST", "UNWIND_LISTEN"} {
 		_ = os.Unsetenv(name)
 	}
 	time.Local = time.UTC //nolint:gosmopolitan // the clock on everybody's wall
@@ -55,7 +56,8 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// desk is where a test types commands: a real server, a worker with a fake world on a queue of the test's own.
+// desk is where a test types commands: a real server, a worker with a fake world on a queue of the
+// test's own.
 type desk struct {
 	*testing.T
 	server *devserver.Server
@@ -70,7 +72,8 @@ type desk struct {
 	silence time.Duration
 }
 
-// newDesk is a desk of a test that runs beside others: it sets nothing in the environment that they do not all set.
+// newDesk is a desk of a test that runs beside others: it sets nothing in the environment that they
+// do not all set.
 func newDesk(t *testing.T) *desk {
 	t.Parallel()
 	server := servertest.Shared(t)
@@ -92,7 +95,8 @@ func newLoneDeskOn(t *testing.T, server *devserver.Server, c client.Client) *des
 }
 
 func newDeskOn(t *testing.T, server *devserver.Server, c client.Client) *desk {
-	d := &desk{T: t, world: newFakeWorld(), server: server, client: c, folder: t.TempDir(), queue: "starter-" + strings.ToLower(t.Name())}
+	d := &desk{T: t, world: newFakeWorld(), server: server, client: c, folder: t.TempDir(),
+		queue: "starter-" + strings.ToLower(t.Name())}
 	d.startWorker()
 	t.Cleanup(d.stopWorker)
 	return d
@@ -137,7 +141,8 @@ func (d *desk) startWorker(edit ...func(*host.Config)) {
 		e(&config)
 	}
 	w, err := host.Start(d.Context(), config, host.Options{
-		Client: d.client, Namespace: d.server.Namespace, DataConverter: d.converter, Worlds: []activities.World{d.world.world()},
+		Client: d.client, Namespace: d.server.Namespace, DataConverter: d.converter,
+		Worlds: []activities.World{d.world.world()},
 	})
 	require.NoError(d, err)
 	d.worker, d.silence = w, 0
@@ -150,7 +155,8 @@ func (d *desk) stopWorker() {
 	}
 }
 
-// leaveQueue stops the worker where no other serves its queue: however long a command waits for one, none answers.
+// leaveQueue stops the worker where no other serves its queue: however long a command waits for
+// one, none answers.
 func (d *desk) leaveQueue() {
 	d.stopWorker()
 	d.silence = 100 * time.Millisecond
@@ -265,7 +271,8 @@ var (
 	spaces     = regexp.MustCompile(` {2,}`)
 )
 
-// normal is an output with its times, dates, digests and addresses taken out, and columns closed up.
+// normal is an output with its times, dates, digests and addresses taken out, and columns closed
+// up.
 func normal(s string) string {
 	for pattern, with := range map[*regexp.Regexp]string{someTime: "T", someDate: "DATE", someDigest: "DIGEST"} {
 		s = pattern.ReplaceAllString(s, with)

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// oneScreen is how many lines of Markdown the Temporal UI shows of a workflow's details without scrolling.
+// oneScreen is how many lines of Markdown the Temporal UI shows of a workflow's details without
+// scrolling.
 const oneScreen = 50
 
 // details are what the Temporal UI shows of a workflow.
@@ -34,7 +35,8 @@ func TestAGateFitsOneScreenOfTheTemporalUIWithTheSignalToCopy(t *testing.T) {
 	for i := range 60 {
 		fmt.Fprintf(&b, "  - {id: s%d, uses: fake.set, with: {key: k%d, value: x}}\n", i, i)
 	}
-	fmt.Fprintf(&b, "  - {id: last, uses: fake.set, with: {key: z, value: %q}, gate: ask}\n", strings.Repeat("a line\n", 300))
+	fmt.Fprintf(&b, "  - {id: last, uses: fake.set, with: {key: z, value: %q}, gate: ask}\n",
+		strings.Repeat("a line\n", 300))
 	d := newDesk(t)
 	d.ok("run", d.file(b.String()), "--id", t.Name())
 	d.until(t.Name(), atGate)
@@ -42,7 +44,8 @@ func TestAGateFitsOneScreenOfTheTemporalUIWithTheSignalToCopy(t *testing.T) {
 	text := d.details(t.Name())
 	require.LessOrEqual(t, strings.Count(text, "\n"), oneScreen, text)
 	require.Contains(t, text, "`starter show` and the query `state` have all of it.")
-	require.Less(t, strings.Index(text, "```json"), strings.Index(text, "```diff"), "what to copy comes before what is long")
+	require.Less(t, strings.Index(text, "```json"), strings.Index(text, "```diff"),
+		"what to copy comes before what is long")
 	var decision json.RawMessage = []byte(codeBlock.FindStringSubmatch(text)[1])
 	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", protocol.SignalApprove, decision))
 	d.ok("watch", t.Name())
@@ -68,8 +71,10 @@ func TestWhatFollowsATaskLinksToItAndBack(t *testing.T) {
 	d.until(dead, atGate)
 	d.terminate(dead)
 	d.ok("recover", dead, "--watch")
-	require.Contains(t, d.about(d.idOf("recover", dead)), "(/namespaces/default/workflows/"+dead+"/"+d.runID(dead)+"/user-metadata)")
-	require.Contains(t, d.details(dead), "("+protocol.TaskLink("default", dead)+")", "and back, though it was ended from outside")
+	require.Contains(t, d.about(d.idOf("recover", dead)),
+		"(/namespaces/default/workflows/"+dead+"/"+d.runID(dead)+"/user-metadata)")
+	require.Contains(t, d.details(dead), "("+protocol.TaskLink("default", dead)+")",
+		"and back, though it was ended from outside")
 }
 
 // about is what the Temporal UI shows of what a workflow was started for.

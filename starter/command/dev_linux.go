@@ -26,18 +26,22 @@ func (p *program) devCommand() *cobra.Command {
 		Use:     "dev",
 		GroupID: groupServe,
 		Short:   "Run a Temporal server with its UI and a worker, until Ctrl-C",
-		Long: `Dev runs everything that tasks need in one process, for development: a Temporal server with its UI, and a worker.
-Tasks survive a restart: the server's database and the worker's journals are in the state folder (UNWIND_STATE, else
-$XDG_STATE_HOME/unwind, else ~/.local/state/unwind). Other commands find the server by themselves.
+		Long: `Dev runs everything that tasks need in one process, for development: a Temporal server with its UI,
+and a worker. Tasks survive a restart: the server's database and the worker's journals are in the
+state folder (UNWIND_STATE, else $XDG_STATE_HOME/unwind, else ~/.local/state/unwind). Other commands
+find the server by themselves.
 
-The server is that of the temporal CLI if it is on PATH, else one that is built on first use, which takes a few minutes. If
-TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, dev starts only the worker, on that server.
+The server is that of the temporal CLI if it is on PATH, else one that is built on first use, which
+takes a few minutes. If TEMPORAL_ADDRESS or a profile of the temporal CLI names a server, dev starts
+only the worker, on that server.
 
-Without --config the worker may change files and apply Terraform configurations below the current folder, and run commands
-in the containers of the local engine. A step that needs a missing program is refused. "starter init" writes a config.
+Without --config the worker may change files and apply Terraform configurations below the current
+folder, and run commands in the containers of the local engine. A step that needs a missing program
+is refused. "starter init" writes a config.
 
-With --stripe-emulator, Stripe steps go to an emulator in this process instead of Stripe: no money moves, its ids contain
-"emulator", and it forgets everything when dev ends, so that steps from before cannot be undone there.
+With --stripe-emulator, Stripe steps go to an emulator in this process instead of Stripe: no money
+moves, its ids contain "emulator", and it forgets everything when dev ends, so that steps from
+before cannot be undone there.
 
 ` + exitStatuses,
 		Example: `  starter dev
@@ -83,7 +87,8 @@ With --stripe-emulator, Stripe steps go to an emulator in this process instead o
 	}
 	c.Flags().StringVar(&f.config, "config", "", "config `file` of the worker")
 	c.Flags().BoolVar(&f.stripeEmulator, "stripe-emulator", false, "send Stripe steps to an emulator in this process")
-	c.Flags().StringArrayVar(&f.checkCommands, "check-command", nil, "`program` that checks may run on this host, in addition to those of the config; * allows any; may be repeated")
+	c.Flags().StringArrayVar(&f.checkCommands, "check-command", nil,
+		"`program` that checks may run on this host, in addition to those of the config; * allows any; may be repeated")
 	c.Flags().IntVar(&f.port, "port", 7233, "`port` of the Temporal server; 0 takes a free one")
 	c.Flags().IntVar(&f.uiPort, "ui-port", 8233, "`port` of the UI; 0 takes a free one")
 	_ = c.MarkFlagFilename("config", "yaml", "yml")

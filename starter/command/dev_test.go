@@ -12,7 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/local"
 )
 
-// startDev runs `starter dev` as a person without any server would, in a state folder of the test's own.
+// startDev runs `starter dev` as a person without any server would, in a state folder of the test's
+// own.
 func startDev(t *testing.T, d *desk, args ...string) *running {
 	t.Helper()
 	r := d.begin(append([]string{"dev", "--port", "0", "--ui-port", "0"}, args...)...)
@@ -21,7 +22,8 @@ func startDev(t *testing.T, d *desk, args ...string) *running {
 		require.FailNow(t, "dev ended", e.err+e.out)
 	default:
 	}
-	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "Ctrl-C stops it") || len(r.end) > 0 }, devLimit, tick)
+	require.Eventually(t, func() bool { return strings.Contains(r.out.String(), "Ctrl-C stops it") || len(r.end) > 0 },
+		devLimit, tick)
 	require.Contains(t, r.out.String(), "Ctrl-C stops it")
 	return r
 }

@@ -18,13 +18,16 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
-// gatePatience is how long the demo leaves a gate to the person at the terminal; a variable, for tests.
+// gatePatience is how long the demo leaves a gate to the person at the terminal; a variable, for
+// tests.
 var gatePatience = time.Minute
 
-// cancelAfter is how long a step must have run before the demo cancels the task: long enough to have changed something.
+// cancelAfter is how long a step must have run before the demo cancels the task: long enough to
+// have changed something.
 const cancelAfter = 3 * time.Second
 
-// director plays the people of an example, who approve, reject or cancel. It decides only about what the view has shown.
+// director plays the people of an example, who approve, reject or cancel. It decides only about
+// what the view has shown.
 type director struct {
 	follow.View
 	*tasks.Client
@@ -43,11 +46,14 @@ type director struct {
 }
 
 // directTask follows a task to its end, and decides what no person decides.
-func (p *program) directTask(ctx context.Context, c *tasks.Client, t tasks.Run, example examples.Example, stay bool) (tasks.Ending, error) {
+func (p *program) directTask(ctx context.Context, c *tasks.Client, t tasks.Run, example examples.Example,
+	stay bool) (tasks.Ending, error) {
 	d := &director{
 		View: follow.NewView(c.Server, t, p.streams.Out), Client: c, task: t, example: example,
-		person: stay && terminal.IsTerminal(p.streams.In), whyAlone: "nobody is at a terminal", announced: map[activities.Digest]bool{}, decided: map[activities.Digest]bool{},
-		shown: make(chan protocol.State, 1), news: make(chan struct{}), done: make(chan struct{}),
+		person: stay &&
+			terminal.IsTerminal(p.streams.In), whyAlone: "nobody is at a terminal", announced: map[activities.Digest]bool{},
+		decided: map[activities.Digest]bool{},
+		shown:   make(chan protocol.State, 1), news: make(chan struct{}), done: make(chan struct{}),
 	}
 	if !stay {
 		d.whyAlone = "--exit does not wait"
@@ -60,7 +66,8 @@ func (p *program) directTask(ctx context.Context, c *tasks.Client, t tasks.Run, 
 			worked <- nil
 			return
 		}
-		a := scriptedAgent{Session: session.Attach(c.Client, t.ID), say: d.PrintLine, catchUp: func() { d.catchUp(following) }}
+		a := scriptedAgent{Session: session.Attach(c.Client, t.ID), say: d.PrintLine,
+			catchUp: func() { d.catchUp(following) }}
 		worked <- a.work(ctx, example.Acts)
 	}()
 	go d.playPeople(following)
@@ -81,7 +88,8 @@ func (d *director) ShowState(s protocol.State, now time.Time) {
 	}
 }
 
-// catchUp waits until the view shows what is true now: the next state may have been asked for before.
+// catchUp waits until the view shows what is true now: the next state may have been asked for
+// before.
 func (d *director) catchUp(ctx context.Context) {
 	for range 2 {
 		select {
@@ -185,7 +193,8 @@ func (p *program) abandonTask(ctx context.Context, c *tasks.Client, t tasks.Run)
 			return
 		}
 	}
-	fmt.Fprintf(p.streams.Err, "the task has not unwound within %s: it is terminated, and its input is removed with the rest\n", abandonLimit)
+	fmt.Fprintf(p.streams.Err,
+		"the task has not unwound within %s: it is terminated, and its input is removed with the rest\n", abandonLimit)
 	if err := c.TerminateWorkflow(ctx, t.ID, "", "the demo was interrupted, and removed its input"); err != nil {
 		fmt.Fprintln(p.streams.Err, err)
 	}
@@ -203,7 +212,8 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// lockWriter makes a writer safe for several goroutines. A file is safe already, and must stay one to be recognized as a terminal.
+// lockWriter makes a writer safe for several goroutines. A file is safe already, and must stay one
+// to be recognized as a terminal.
 func lockWriter(w io.Writer) io.Writer {
 	if _, ok := w.(*os.File); ok {
 		return w

@@ -13,13 +13,17 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// emulatorKey is the name of the secret that holds the key for the emulator, and of the file in the state folder that it is in.
+// emulatorKey is the name of the secret that holds the key for the emulator, and of the file in the
+// state folder that it is in.
 const emulatorKey = "STRIPE_EMULATOR_KEY"
 
-// emulateStripe starts an emulator of Stripe, until stop, and returns the config with the world stripe on it.
+// emulateStripe starts an emulator of Stripe, until stop, and returns the config with the world
+// stripe on it.
 func emulateStripe(c host.Config) (_ host.Config, url string, stop func(), err error) {
 	if host.SettingsOf[*stripe.Settings](c) != nil {
-		return c, "", nil, usage.Errorf("--stripe-emulator: the config has a Stripe account already; leave out the flag, or stripe in the config")
+		return c, "", nil,
+			usage.Errorf(
+				"--stripe-emulator: the config has a Stripe account already; leave out the flag, or stripe in the config")
 	}
 	if c, err = c.WithDefaults(); err != nil {
 		return c, "", nil, usage.Wrap(err)
@@ -31,7 +35,8 @@ func emulateStripe(c host.Config) (_ host.Config, url string, stop func(), err e
 	if err := os.WriteFile(key, []byte("sk_test_"+rand.Text()), 0o600); err != nil {
 		return c, "", nil, fmt.Errorf("state folder: %w", err)
 	}
-	// Each emulator is another account, so an undo of what an earlier one held parks instead of finding nothing to undo.
+	// Each emulator is another account, so an undo of what an earlier one held parks instead of
+	// finding nothing to undo.
 	em := emulator.New(emulator.Options{Account: "acct_emulator" + rand.Text()})
 	server, err := em.Start("127.0.0.1:0")
 	if err != nil {

@@ -27,12 +27,14 @@ type fakeRecord struct {
 }
 
 func newFakeWorld() *fakeWorld {
-	return &fakeWorld{values: map[string]string{}, records: map[string]*fakeRecord{}, waiting: make(chan struct{}, 10), slow: make(chan struct{})}
+	return &fakeWorld{values: map[string]string{}, records: map[string]*fakeRecord{}, waiting: make(chan struct{}, 10),
+		slow: make(chan struct{})}
 }
 
 func (w *fakeWorld) world() activities.World {
 	return activities.World{
-		Name: "fake", Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}, fakeRemote{fakeSet{w}}},
+		Name:    "fake",
+		Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}, fakeRemote{fakeSet{w}}},
 		Journal: func(context.Context) (string, error) { return "fake-journal", nil }, Records: w.journal,
 	}
 }
@@ -95,7 +97,8 @@ func (a fakeSet) Plan(_ context.Context, e activities.Entry, s activities.Step) 
 	}, nil
 }
 
-func (a fakeSet) Apply(ctx context.Context, e activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a fakeSet) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	_ activities.Digest) (activities.Result, error) {
 	p, err := activities.DecodeParams[fakeParams](s.With)
 	if err != nil {
 		return activities.Result{}, err
@@ -112,7 +115,8 @@ func (a fakeSet) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	if p.Fail || p.Key == a.failing {
 		return activities.Result{}, activities.Errorf(activities.ActionDenied, "%s was set, but does not work", p.Key)
 	}
-	return activities.Result{Summary: fmt.Sprintf("set %s to %q", p.Key, p.Value), Outputs: map[string]any{"before": r.before}}, nil
+	return activities.Result{Summary: fmt.Sprintf("set %s to %q", p.Key, p.Value),
+		Outputs: map[string]any{"before": r.before}}, nil
 }
 
 func (a fakeSet) Undo(_ context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
@@ -132,7 +136,8 @@ func (a fakeSet) Undo(_ context.Context, e activities.Entry, d activities.Decisi
 	if now := a.values[r.key]; now != r.after {
 		drift := activities.Drift{Digest: activities.DigestOf([]byte(now)), Diff: fmt.Sprintf("-%s\n+%s\n", r.after, now)}
 		if d.Force != drift.Digest {
-			return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf("%s is %q", r.key, now), Drift: &drift}, nil
+			return activities.Undone{Outcome: activities.Drifted, Observed: fmt.Sprintf("%s is %q", r.key, now), Drift: &drift},
+				nil
 		}
 	}
 	a.values[r.key] = r.before
@@ -159,15 +164,18 @@ func (fakeWait) Spec() activities.Spec {
 	}
 }
 
-func (a fakeWait) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a fakeWait) Apply(ctx context.Context, _ activities.Entry, _ activities.Step,
+	_ activities.Digest) (activities.Result, error) {
 	activities.MaskerFrom(ctx).Add(secretValue)
-	defer activities.ShowProgress(ctx, func() []string { return []string{"at first", "copied 2 of 9", "with " + secretValue + " at hand"} })()
+	defer activities.ShowProgress(ctx,
+		func() []string { return []string{"at first", "copied 2 of 9", "with " + secretValue + " at hand"} })()
 	a.waiting <- struct{}{}
 	<-ctx.Done()
 	return activities.Result{}, ctx.Err()
 }
 
-// fakeSlow sets a value. Its plans and undos wait until they are let go on, and tell how far they have come.
+// fakeSlow sets a value. Its plans and undos wait until they are let go on, and tell how far they
+// have come.
 type fakeSlow struct{ fakeSet }
 
 func (a fakeSlow) Spec() activities.Spec {
@@ -188,7 +196,8 @@ func (a fakeSlow) Undo(ctx context.Context, e activities.Entry, d activities.Dec
 	return a.fakeSet.Undo(ctx, e, d)
 }
 
-// fakeRemote sets a value somewhere that does not always answer. That it has been set is not always known either.
+// fakeRemote sets a value somewhere that does not always answer. That it has been set is not always
+// known either.
 type fakeRemote struct{ fakeSet }
 
 func (a fakeRemote) Spec() activities.Spec {
@@ -224,7 +233,8 @@ func (a fakeRemote) Plan(ctx context.Context, e activities.Entry, s activities.S
 	return a.fakeSet.Plan(ctx, e, s)
 }
 
-func (a fakeRemote) Apply(ctx context.Context, e activities.Entry, s activities.Step, d activities.Digest) (activities.Result, error) {
+func (a fakeRemote) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	d activities.Digest) (activities.Result, error) {
 	if err := a.reach(ctx, "apply"); err != nil {
 		return activities.Result{}, err
 	}

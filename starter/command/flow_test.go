@@ -91,8 +91,10 @@ func TestAnIDStandsInCommandsAndLinksAsItIs(t *testing.T) {
 			require.NotContains(t, r.err, "\x1b")
 		}
 	}
-	for id, want := range map[string]string{"a b/c": "there is no", "a\xff": "no task or session can have this id", strings.Repeat("a", 1001): "no task or session can have this id"} {
-		for _, args := range [][]string{{"show", id}, {"approve", id, "one"}, {"rollback", id}, {"redo", id}, {"recover", id}, {"session", "finish", id}, {"session", "context", id}} {
+	for id, want := range map[string]string{"a b/c": "there is no", "a\xff": "no task or session can have this id",
+		strings.Repeat("a", 1001): "no task or session can have this id"} {
+		for _, args := range [][]string{{"show", id}, {"approve", id, "one"}, {"rollback", id}, {"redo", id}, {"recover", id},
+			{"session", "finish", id}, {"session", "context", id}} {
 			r := d.do(args...)
 			require.Equal(t, statusUsage, r.status, "%q: %s", args, r.err)
 			require.Contains(t, r.err, want, "%q", args)
@@ -102,7 +104,8 @@ func TestAnIDStandsInCommandsAndLinksAsItIs(t *testing.T) {
 
 func TestVariablesFromTheCommandLine(t *testing.T) {
 	d := newDesk(t)
-	file := d.file("name: v\nvars: {value: old}\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: '${{ vars.value }}'}}\n")
+	file := d.file(
+		"name: v\nvars: {value: old}\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: '${{ vars.value }}'}}\n")
 	d.ok("run", file, "--watch", "--var", "value=new=er")
 	require.Equal(t, "new=er", d.world.get("a"))
 }
@@ -131,7 +134,8 @@ func TestApproveShowsTheChangeAndLetsTheTaskGoOn(t *testing.T) {
 	stale := d.do("approve", t.Name(), "two", "--digest", "sha256:00")
 	require.Equal(t, statusUsage, stale.status)
 	require.Contains(t, stale.err, "--digest sha256:00 is out of date")
-	for step, want := range map[string]string{"one": "step one of task " + t.Name() + " is not at a gate, it is done: nothing was sent; at a gate: two", "three": `has no step "three"`} {
+	for step, want := range map[string]string{"one": "step one of task " + t.Name() +
+		" is not at a gate, it is done: nothing was sent; at a gate: two", "three": `has no step "three"`} {
 		r := d.do("approve", t.Name(), step, "--yes")
 		require.Equal(t, statusUsage, r.status)
 		require.Contains(t, r.err, want)
@@ -165,10 +169,15 @@ func TestADecisionAboutSomethingElseIsRefused(t *testing.T) {
 	d.ok("run", d.file(gated), "--id", t.Name())
 	d.until(t.Name(), atGate)
 	c := &tasks.Client{Client: d.client}
-	_, err := c.Approve(t.Context(), tasks.Run{ID: t.Name()}, protocol.Decision{Step: "two", Digest: "sha256:old", Who: "eve"})
+	_, err := c.Approve(t.Context(), tasks.Run{ID: t.Name()},
+		protocol.Decision{Step: "two", Digest: "sha256:old", Who: "eve"})
 	require.ErrorContains(t, err, "approve decided nothing: digest")
-	require.NoError(t, d.client.SignalWorkflow(t.Context(), t.Name(), "", protocol.SignalApprove, protocol.Decision{Step: "two", Digest: "sha256:old"}))
-	require.Eventually(t, func() bool { return strings.Contains(d.ok("show", t.Name()), "ignored signal: approve: digest") }, time.Minute, 50*time.Millisecond)
+	require.NoError(t,
+		d.client.SignalWorkflow(t.Context(), t.Name(), "", protocol.SignalApprove,
+			protocol.Decision{Step: "two", Digest: "sha256:old"}))
+	require.Eventually(t,
+		func() bool { return strings.Contains(d.ok("show", t.Name()), "ignored signal: approve: digest") }, time.Minute,
+		50*time.Millisecond)
 	d.ok("cancel", t.Name())
 }
 
@@ -214,7 +223,9 @@ func TestRejectUnwinds(t *testing.T) {
 
 func TestCancelUnwinds(t *testing.T) {
 	d := newDesk(t)
-	d.ok("run", d.file("name: waits\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: x}}\n  - {id: two, uses: fake.wait}\n"), "--id", t.Name())
+	d.ok("run", d.file(
+		"name: waits\nsteps:\n  - {id: one, uses: fake.set, with: {key: a, value: x}}\n  - {id: two, uses: fake.wait}\n"),
+		"--id", t.Name())
 	<-d.world.waiting
 	require.Contains(t, d.ok("cancel", t.Name()), "it unwinds")
 	r := d.do("watch", t.Name())
@@ -251,7 +262,8 @@ func TestResolveAParkedUndo(t *testing.T) {
 		want string
 	}{
 		{[]string{"one", "--do", "force"}, "nobody can be asked: nothing was sent; give --digest " + digest},
-		{[]string{"two", "--do", "retry", "--yes"}, "the undo of step two of task " + t.Name() + " is not parked, it is settled: nothing was sent; parked: one"},
+		{[]string{"two", "--do", "retry", "--yes"},
+			"the undo of step two of task " + t.Name() + " is not parked, it is settled: nothing was sent; parked: one"},
 		{[]string{"six", "--do", "retry", "--yes"}, `has no step "six" to undo`},
 		{[]string{"one", "--do", "reset", "--yes"}, "nothing was sent; use retry, force, skip or accept"},
 	} {
@@ -329,7 +341,8 @@ func TestShowAndListTellOpenAndClosedTasks(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", agent+"-2", "-o", "json")), &s))
 	require.Equal(t, protocol.Closed, s.Phase)
 	require.Equal(t, compensations.Unwound, s.Report.Status)
-	require.Equal(t, []protocol.StepState{protocol.Done, protocol.StepFailed}, []protocol.StepState{s.Steps[0].State, s.Steps[1].State})
+	require.Equal(t, []protocol.StepState{protocol.Done, protocol.StepFailed},
+		[]protocol.StepState{s.Steps[0].State, s.Steps[1].State})
 }
 
 func TestShowOfAStepTellsItsOutputsAndItsUndo(t *testing.T) {
@@ -359,7 +372,8 @@ outputs:
 
 func TestUnknownTasks(t *testing.T) {
 	d := newDesk(t)
-	for _, args := range [][]string{{"show", "none"}, {"watch", "none"}, {"cancel", "none"}, {"approve", "none", "x"}, {"resolve", "none", "x", "--do", "skip"}} {
+	for _, args := range [][]string{{"show", "none"}, {"watch", "none"}, {"cancel", "none"}, {"approve", "none", "x"},
+		{"resolve", "none", "x", "--do", "skip"}} {
 		r := d.do(args...)
 		require.Equal(t, statusUsage, r.status)
 		require.Contains(t, r.err, `there is no task "none" in namespace default`)
@@ -467,7 +481,8 @@ func TestANamespaceWithoutTheSearchAttributesIsToldWithTheCommand(t *testing.T) 
 			return strings.Contains(r.err, "lacks search attributes")
 		}, waitFor, tick, r.err)
 		require.Equal(t, statusFailed, r.status)
-		require.Contains(t, r.err, "temporal operator search-attribute create --namespace bare --name UnwindStatus --type Keyword")
+		require.Contains(t, r.err,
+			"temporal operator search-attribute create --namespace bare --name UnwindStatus --type Keyword")
 		require.NotContains(t, r.out, "task ")
 	}
 }
@@ -485,7 +500,8 @@ func TestWorkersThatFailToRunATaskAreToldApartFromNone(t *testing.T) {
 	d := newDesk(t)
 	d.stopWorker()
 	w := worker.New(d.client, d.queue, worker.Options{})
-	w.RegisterWorkflowWithOptions(func(workflow.Context, json.RawMessage) error { panic("a mistake") }, workflow.RegisterOptions{Name: protocol.AgentTaskType})
+	w.RegisterWorkflowWithOptions(func(workflow.Context, json.RawMessage) error { panic("a mistake") },
+		workflow.RegisterOptions{Name: protocol.AgentTaskType})
 	require.NoError(t, w.Start())
 	t.Cleanup(w.Stop)
 	d.ok("run", d.file(good), "--id", t.Name())
@@ -517,11 +533,16 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 		return strings.Contains(normal(d.ok("list", "--needs-person")), id+"\n Ship it! open parked: two ")
 	}, waitFor, tick)
 	for want, args := range map[string][]string{
-		"--do force: does not fit step two, which failed: nothing was sent; use retry, skip, unwind": {"two", "--do", "force"},
-		"--with: only --do retry takes other parameters":                                             {"two", "--do", "skip", "--with", "value=y"},
-		"unknown parameter; did you mean value?":                                                     {"two", "--do", "retry", "--with", "valu=y"},
-		"give one FILE alone, or KEY=VALUE":                                                          {"two", "--do", "retry", "--with", "value=y", "--with", "file"},
-		"step one of task " + id + " is not parked after a failure":                                  {"one", "--do", "unwind"},
+		"--do force: does not fit step two, which failed: nothing was sent; use retry, skip, unwind": {"two", "--do",
+			"force"},
+		"--with: only --do retry takes other parameters": {"two", "--do", "skip",
+			"--with", "value=y"},
+		"unknown parameter; did you mean value?": {"two", "--do", "retry",
+			"--with", "valu=y"},
+		"give one FILE alone, or KEY=VALUE": {"two", "--do", "retry",
+			"--with", "value=y", "--with", "file"},
+		"step one of task " + id +
+			" is not parked after a failure": {"one", "--do", "unwind"},
 	} {
 		e := d.do(append([]string{"resolve", id, "--yes"}, args...)...)
 		require.NotEqual(t, statusOK, e.status, args)
@@ -543,7 +564,8 @@ func TestAStepThatFailsIsCorrectedByAPersonAndTheTaskGoesOn(t *testing.T) {
 	require.Equal(t, []string{"x", "y", "z"}, []string{d.world.get("a"), d.world.get("b"), d.world.get("c")})
 }
 
-// TestAListFitsALine: whatever tasks are called, a line of a list has at most 120 columns, and says how many wait for a person.
+// TestAListFitsALine: whatever tasks are called, a line of a list has at most 120 columns, and says
+// how many wait for a person.
 func TestAListFitsALine(t *testing.T) {
 	d := newDesk(t)
 	agent := "lister-" + strings.Repeat("l", 60)
@@ -551,7 +573,8 @@ func TestAListFitsALine(t *testing.T) {
 	steps := func(name, gate string) string {
 		text := "name: " + name + "\nsteps:\n"
 		for i := range 3 {
-			text += fmt.Sprintf("  - {id: step-%d-%s, uses: fake.set, needs: [], with: {key: k%d, value: x}%s}\n", i, strings.Repeat("s", 30), i, gate)
+			text += fmt.Sprintf("  - {id: step-%d-%s, uses: fake.set, needs: [], with: {key: k%d, value: x}%s}\n", i,
+				strings.Repeat("s", 30), i, gate)
 		}
 		return text
 	}

@@ -46,8 +46,9 @@ func (p *program) initCommand() *cobra.Command {
   first-task.yaml   a task that uses what this machine has
   infra/main.tf     a Terraform configuration without a provider, if there is a terraform on PATH
 
-and makes the folder site, which the task writes to. It looks for a container engine and for Terraform; what is missing
-is in worker.yaml as a comment. No container is touched unless --container names one.
+and makes the folder site, which the task writes to. It looks for a container engine and for
+Terraform; what is missing is in worker.yaml as a comment. No container is touched unless
+--container names one.
 
 It never overwrites a file: if one of these exists, nothing is written.
 
@@ -56,7 +57,8 @@ It never overwrites a file: if one of these exists, nothing is written.
   starter init ~/release --container web`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usage.Errorf("%s takes one folder, but got %s; see %s --help", c.CommandPath(), activities.CountOf(len(args), "argument"), c.CommandPath())
+				return usage.Errorf("%s takes one folder, but got %s; see %s --help", c.CommandPath(),
+					activities.CountOf(len(args), "argument"), c.CommandPath())
 			}
 			return nil
 		},
@@ -148,7 +150,8 @@ func lookAround(ctx context.Context, folder, box string) (project, error) {
 	return made, nil
 }
 
-// How long an engine may take to answer: one that may not be there at all, and one that has a container which was named.
+// How long an engine may take to answer: one that may not be there at all, and one that has a
+// container which was named.
 const (
 	engineLimit = 5 * time.Second
 	namedLimit  = time.Minute
@@ -188,11 +191,13 @@ type newFile struct {
 // files are the config, the task, and what the task needs.
 func (p project) files() ([]newFile, error) {
 	var all []newFile
-	for _, f := range []struct{ name, text string }{{"worker.yaml", initConfig}, {"first-task.yaml", initTask}, {"infra/main.tf", initInfra}} {
+	for _, f := range []struct{ name, text string }{{"worker.yaml", initConfig}, {"first-task.yaml", initTask},
+		{"infra/main.tf", initInfra}} {
 		if f.text == initInfra && !p.Terraform {
 			continue
 		}
-		t, err := template.New(f.name).Funcs(template.FuncMap{"quote": quote, "value": value, "comment": comment}).Parse(f.text)
+		t, err := template.New(f.name).Funcs(template.FuncMap{"quote": quote, "value": value,
+			"comment": comment}).Parse(f.text)
 		if err != nil {
 			return nil, err
 		}

@@ -127,7 +127,8 @@ steps:
 	// The next emulator knows nothing of the customer: it does not say that there is nothing to undo.
 	dev = startDev(t, d, "--stripe-emulator")
 	rollback := d.begin("rollback", "emulated", "--watch")
-	require.Eventually(t, func() bool { return strings.Contains(d.do("list", "--parked").out, "emulated") }, devLimit, tick)
+	require.Eventually(t, func() bool { return strings.Contains(d.do("list", "--parked").out, "emulated") }, devLimit,
+		tick)
 	rollback.stop()
 	d.ended(rollback)
 	dev.stop()

@@ -22,7 +22,8 @@ type startedJSON struct {
 	Link string `json:"link,omitempty"`
 	// Waiting says that no worker has taken it yet.
 	Waiting bool `json:"waiting,omitempty"`
-	// AwaitedHosts are those whose workers have yet to take what they were given, as far as that shows when the command returns.
+	// AwaitedHosts are those whose workers have yet to take what they were given, as far as that shows
+	// when the command returns.
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 }
 
@@ -51,7 +52,8 @@ func (p *program) printStarted(ctx context.Context, c *tasks.Client, t tasks.Run
 	if err != nil {
 		return err
 	}
-	return p.printJSON(startedJSON{t.ID, t.RunID, t.Type, t.Queue, c.RunLink(t.ID, t.RunID), !c.HasWorker(ctx, t.Queue), hosts})
+	return p.printJSON(startedJSON{t.ID, t.RunID, t.Type, t.Queue, c.RunLink(t.ID, t.RunID), !c.HasWorker(ctx, t.Queue),
+		hosts})
 }
 
 // checkOutput refuses JSON together with the view of a task that goes on.

@@ -80,7 +80,8 @@ func jsonKind(t reflect.Type) string {
 	return "object"
 }
 
-const generated = "<!-- What follows is written by `UPDATE_DOCS=1 go test -run TestTheJSONOfCommandsIsDocumented ./starter/command`. -->\n"
+const generated = "<!-- What follows is written by `UPDATE_DOCS=1 go test -run TestTheJSONOfCommandsIsDocumented " +
+	"./starter/command`. -->\n"
 
 func TestTheJSONOfCommandsIsDocumented(t *testing.T) {
 	const file = "../../docs/json.md"

@@ -19,9 +19,10 @@ func (p *program) listCommand() *cobra.Command {
 		Use:     "list",
 		GroupID: groupTasks,
 		Short:   "List tasks, the newest first",
-		Long: `List prints the tasks of the namespace that the Temporal server still keeps, with their recoveries, rollbacks and redos. STATUS
-is how a task stands now: one that was rolled back says so. What is too long for 120 columns is cut. "starter show TASK" lists
-what was done about a task, with the ids; -o json has all of it. The columns come from search attributes, which lag by about a second.
+		Long: `List prints the tasks of the namespace that the Temporal server still keeps, with their recoveries,
+rollbacks and redos. STATUS is how a task stands now: one that was rolled back says so. What is too
+long for 120 columns is cut. "starter show TASK" lists what was done about a task, with the ids; -o
+json has all of it. The columns come from search attributes, which lag by about a second.
 
 ` + exitStatuses,
 		Example: `  starter list

@@ -40,16 +40,18 @@ func (p *program) mcpCommand() *cobra.Command {
 		Use:     "mcp",
 		GroupID: groupServe,
 		Short:   "Serve sessions to an AI agent over the Model Context Protocol",
-		Long: `Mcp is started by an agent's client, which speaks the Model Context Protocol with it over the standard streams; with --listen,
-it serves clients over HTTP. Each action of the catalog is a tool; open, savepoint, rollback, redo, resolve, keep_context, context, finish, abort, status, diff and plan
-are the others. docs/mcp.md is the manual.
+		Long: `Mcp is started by an agent's client, which speaks the Model Context Protocol with it over the
+standard streams; with --listen, it serves clients over HTTP. Each action of the catalog is a tool;
+open, savepoint, rollback, redo, resolve, keep_context, context, finish, abort, status, diff and
+plan are the others. docs/mcp.md is the manual.
 
-With --wrap, the tools are those of another MCP server, which it starts, or reaches by URL: calls that only read are passed on, others are steps of a session, which
---declarations says how to undo. unwind_status, unwind_savepoint, unwind_rollback, unwind_redo, unwind_resolve, unwind_keep_context,
+With --wrap, the tools are those of another MCP server, which it starts, or reaches by URL: calls
+that only read are passed on, others are steps of a session, which --declarations says how to undo.
+unwind_status, unwind_savepoint, unwind_rollback, unwind_redo, unwind_resolve, unwind_keep_context,
 unwind_context, unwind_finish and unwind_abort stand beside them. docs/mcp-proxy.md is the manual.
 
-The handle of a session is signed with a key, which is kept in the state folder, or in the file that --key names. Whoever has a
-handle can use its session.
+The handle of a session is signed with a key, which is kept in the state folder, or in the file that
+--key names. Whoever has a handle can use its session.
 
 ` + exitStatuses,
 		Example: `  claude mcp add unwind -- starter mcp
@@ -82,13 +84,22 @@ handle can use its session.
 	c.Flags().StringVar(&f.key, "key", "", "`file` with the key of the handles (default: mcp.key in the state folder)")
 	c.Flags().StringVar(&f.queue, "queue", "", "shared task `queue` of the workers (default UNWIND_QUEUE, else unwind)")
 	f.wait = mcp.DefaultWait
-	c.Flags().Var((*durationFlag)(&f.wait), "wait", "how long a call waits for a person before it answers that it is pending")
-	c.Flags().BoolVar(&f.elicit, "elicit", false, "at a gate, have the client ask its user, and take the answer for a person's decision")
-	c.Flags().StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
-	c.Flags().StringVar(&f.token, "token", "", "with --listen: the bearer token that clients must send; with --wrap URL: the one that the server wants; as `env:NAME` or file:PATH")
-	c.Flags().StringVar(&f.wrap, "wrap", "", "serve the tools of another MCP server: the `command` line that starts it, for sh -c, or the URL of one that speaks streamable HTTP")
-	c.Flags().StringVar(&f.declarations, "declarations", "", "with --wrap: `file` that says what its tools do, and how that is undone; a person is asked before any other tool")
-	c.Flags().StringVar(&f.name, "name", "", "with --wrap: `name` of its journal and its worker (default: one made from the command line or the URL)")
+	c.Flags().Var((*durationFlag)(&f.wait), "wait",
+		"how long a call waits for a person before it answers that it is pending")
+	c.Flags().BoolVar(&f.elicit, "elicit", false,
+		"at a gate, have the client ask its user, and take the answer for a person's decision")
+	c.Flags().StringVar(&f.listen, "listen", "",
+		"serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
+	c.Flags().StringVar(&f.token, "token", "",
+		"with --listen: the bearer token that clients must send; with --wrap URL: the one that the server wants; as "+
+			"`env:NAME` or file:PATH")
+	c.Flags().StringVar(&f.wrap, "wrap", "",
+		"serve the tools of another MCP server: the `command` line that starts it, for sh -c, or the URL of one that "+
+			"speaks streamable HTTP")
+	c.Flags().StringVar(&f.declarations, "declarations", "",
+		"with --wrap: `file` that says what its tools do, and how that is undone; a person is asked before any other tool")
+	c.Flags().StringVar(&f.name, "name", "",
+		"with --wrap: `name` of its journal and its worker (default: one made from the command line or the URL)")
 	_ = c.MarkFlagFilename("session", "yaml", "yml")
 	_ = c.MarkFlagFilename("declarations", "yaml", "yml")
 	return c
@@ -124,7 +135,8 @@ func (p *program) wrap(cmd *cobra.Command, f mcpFlags) error {
 	return p.worker.wrap(cmd.Context(), p, f)
 }
 
-// stdio is the transport of the standard streams. Who closes it waits for no more input: a read of the stream itself cannot be ended.
+// stdio is the transport of the standard streams. Who closes it waits for no more input: a read of
+// the stream itself cannot be ended.
 func (p *program) stdio() sdk.Transport {
 	in, feed := io.Pipe()
 	go func() {
@@ -145,7 +157,8 @@ func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
 		return nil, err
 	}
 	c := mcp.Config{
-		Connect: p.connect, Specs: facts.specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: facts.queue, Document: document,
+		Connect: p.connect, Specs: facts.specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: facts.queue,
+		Document: document,
 		Check: func(document json.RawMessage) (tasks.File, error) {
 			return p.checkTaskFile("plan", document, nil, f.config)
 		},
@@ -211,7 +224,8 @@ func readToken(from string) (string, error) {
 	return token, nil
 }
 
-// checkListen reads the token that --listen needs, and refuses an address that is open to others without one.
+// checkListen reads the token that --listen needs, and refuses an address that is open to others
+// without one.
 func (f mcpFlags) checkListen() (token string, err error) {
 	if f.listen == "" {
 		if f.token != "" {
@@ -227,7 +241,8 @@ func (f mcpFlags) checkListen() (token string, err error) {
 		return "", err
 	}
 	if ip := net.ParseIP(name); token == "" && name != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", usage.Errorf("--listen %s: others can reach it; give --token, or a loopback address, such as 127.0.0.1:7380", f.listen)
+		return "", usage.Errorf(
+			"--listen %s: others can reach it; give --token, or a loopback address, such as 127.0.0.1:7380", f.listen)
 	}
 	return token, nil
 }

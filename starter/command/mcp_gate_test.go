@@ -23,7 +23,8 @@ func gatedIn(session string) arguments {
 func TestAGateThatIsAnsweredSoonComesBackInTheSameCall(t *testing.T) {
 	d := newDesk(t)
 	var progress atomic.Value
-	a := d.newAgent(&sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+	a := d.newAgent(&sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
+		r *sdk.ProgressNotificationClientRequest) {
 		progress.Store(r.Params.Message)
 	}})
 	s := a.open()
@@ -72,7 +73,8 @@ func TestAStepThatFailedIsCorrectedByAPerson(t *testing.T) {
 	d := newDesk(t)
 	a := d.newAgent(nil, "--wait", "100ms")
 	s := a.open()
-	failing := arguments{"session": s, "request": "r", "on_failure": "ask", "with": map[string]any{"key": "a", "value": "x", "fail": true}}
+	failing := arguments{"session": s, "request": "r", "on_failure": "ask",
+		"with": map[string]any{"key": "a", "value": "x", "fail": true}}
 	waits := a.does("fake_set", failing)
 	require.True(t, waits.Pending)
 	require.Contains(t, waits.Next, `request "r"`)
@@ -96,10 +98,11 @@ func TestTheUserOfAClientDecides(t *testing.T) {
 			d := newDesk(t)
 			said := &sdk.ElicitResult{Action: "accept", Content: map[string]any{"why": "it is fine"}}
 			var shown string
-			a := d.newAgentOf(revision, &sdk.ClientOptions{ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-				shown = r.Params.Message
-				return said, nil
-			}}, "--elicit", "--wait", "30s")
+			a := d.newAgentOf(revision,
+				&sdk.ClientOptions{ElicitationHandler: func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+					shown = r.Params.Message
+					return said, nil
+				}}, "--elicit", "--wait", "30s")
 			s := a.open()
 			in := gatedIn(s)
 			delete(in, "request") // the question carries the one that was made
@@ -119,9 +122,10 @@ func TestTheUserOfAClientDecides(t *testing.T) {
 			require.Equal(t, "x", d.world.get("a"))
 
 			said = &sdk.ElicitResult{Action: "cancel"}
-			b := d.newAgentOf(revision, &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
-				return said, nil
-			}}, "--elicit", "--wait", "100ms")
+			b := d.newAgentOf(revision,
+				&sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+					return said, nil
+				}}, "--elicit", "--wait", "100ms")
 			waits := b.does("fake_set", in)
 			require.True(t, waits.Pending, "who decides nothing leaves it to others")
 			require.Equal(t, "-x\n+y\n", waits.Steps[0].Gate.Change.Diff)
@@ -138,7 +142,8 @@ func TestAnAnswerToNoQuestionOfOursDecidesNothing(t *testing.T) {
 	require.True(t, a.does("fake_set", gatedIn(s)).Pending, "who cannot be asked is not")
 	digest := d.state(idIn(s)).Gates[0].Digest
 	r, err := a.CallTool(t.Context(), &sdk.CallToolParams{
-		Name: "fake_set", Arguments: gatedIn(s), RequestState: `{"request":"gated","step":"s1","digest":"` + string(digest) + `"}` + strings.Repeat("a", 26),
+		Name: "fake_set", Arguments: gatedIn(s),
+		RequestState:   `{"request":"gated","step":"s1","digest":"` + string(digest) + `"}` + strings.Repeat("a", 26),
 		InputResponses: sdk.InputResponseMap{"approval": &sdk.ElicitResult{Action: "accept"}},
 	})
 	require.NoError(t, err)

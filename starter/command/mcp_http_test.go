@@ -25,7 +25,8 @@ func TestMCPOverHTTPTakesOnlyWhoBearsTheToken(t *testing.T) {
 	url := regexp.MustCompile(`http://\S+`).FindString(r.out.String())
 	connect := func(as bearer, protocol string) (agent, error) {
 		c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
-			&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: as}, DisableStandaloneSSE: true, MaxRetries: -1},
+			&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: as}, DisableStandaloneSSE: true,
+				MaxRetries: -1},
 			&sdk.ClientSessionOptions{ProtocolVersion: protocol})
 		return agent{d, c}, err
 	}

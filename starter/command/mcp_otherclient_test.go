@@ -56,7 +56,8 @@ func (d *desk) connect(t transport.Interface, as ...client.ClientOption) other {
 	c := client.NewClient(t, as...)
 	d.Cleanup(func() { _ = c.Close() })
 	require.NoError(d, c.Start(d.Context()))
-	hello := mcp.InitializeRequest{Params: mcp.InitializeParams{ClientInfo: mcp.Implementation{Name: "other", Version: "1"}}}
+	hello := mcp.InitializeRequest{
+		Params: mcp.InitializeParams{ClientInfo: mcp.Implementation{Name: "other", Version: "1"}}}
 	_, err := c.Initialize(d.Context(), hello)
 	require.NoError(d, err)
 	return other{d, c}
@@ -91,7 +92,8 @@ func TestAClientOfOthersWorksInASession(t *testing.T) {
 
 				s := o.does("open", arguments{"name": t.Name()}).Session
 				o.does("fake_set", arguments{"session": s, "with": set("a", "x")})
-				failed, isError := o.call("fake_set", arguments{"session": s, "with": map[string]any{"key": "b", "value": "y", "fail": true}})
+				failed, isError := o.call("fake_set",
+					arguments{"session": s, "with": map[string]any{"key": "b", "value": "y", "fail": true}})
 				require.True(t, isError)
 				require.Equal(t, "restored", failed.Steps[0].Undone.Outcome)
 
@@ -99,7 +101,8 @@ func TestAClientOfOthersWorksInASession(t *testing.T) {
 				require.Equal(t, []string{"approved by the user of other: it is fine"}, done.Steps[0].Notes)
 				require.Contains(t, u.shown, "-x\n+z\n")
 
-				ledger, err := o.ReadResource(t.Context(), mcp.ReadResourceRequest{Params: mcp.ReadResourceParams{URI: "unwind://sessions/" + s + "/ledger"}})
+				ledger, err := o.ReadResource(t.Context(),
+					mcp.ReadResourceRequest{Params: mcp.ReadResourceParams{URI: "unwind://sessions/" + s + "/ledger"}})
 				require.NoError(t, err)
 				require.Contains(t, ledger.Contents[0].(mcp.TextResourceContents).Text, `"summary": "set a to \"z\""`)
 

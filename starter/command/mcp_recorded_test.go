@@ -33,8 +33,9 @@ type reply struct {
 
 const methodNotFound = -32601
 
-// Each file holds the messages of one agent's client as that has sent them to servers of others, by the logs that people have published,
-// but for the tools and what they are called with. SESSION is the handle that open has returned.
+// Each file holds the messages of one agent's client as that has sent them to servers of others, by
+// the logs that people have published, but for the tools and what they are called with. SESSION is
+// the handle that open has returned.
 func TestTheMessagesOfKnownAgentsAreAnswered(t *testing.T) {
 	files, err := filepath.Glob("testdata/mcp/*.jsonl")
 	require.NoError(t, err)
@@ -84,7 +85,8 @@ func askedVersion(t *testing.T, raw []byte) string {
 	return hello.Params.ProtocolVersion
 }
 
-// replay sends messages to a starter mcp, each when those before it are answered, and returns the answers.
+// replay sends messages to a starter mcp, each when those before it are answered, and returns the
+// answers.
 func (d *desk) replay(messages []byte) (all []reply) {
 	d.Helper()
 	starter := exec.Command(os.Args[0], "mcp")

@@ -25,13 +25,16 @@ func TestAnAgentCorrectsAStepThatFailed(t *testing.T) {
 	require.True(t, waits.Pending)
 	park := waits.Steps[0].Park
 	require.Equal(t, []string{"retry", "skip", "unwind"}, park.Ways)
-	require.Equal(t, "step s1 has failed, and you may decide: call resolve with its digest, "+string(park.Digest)+", and do: retry or skip or unwind", waits.Next)
+	require.Equal(t,
+		"step s1 has failed, and you may decide: call resolve with its digest, "+string(park.Digest)+
+			", and do: retry or skip or unwind", waits.Next)
 	require.Empty(t, d.world.get("a"), "it is undone first")
 	next := a.does("fake_set", arguments{"session": s, "with": set("b", "z")})
 	require.Equal(t, waits.Next, next.Next, "what follows says what it waits for, at once")
 	require.Equal(t, waits.Next, a.does("status", arguments{"session": s}).Next)
 
-	resolve := arguments{"session": s, "request": "again", "step": "s1", "digest": park.Digest, "do": "retry", "with": failingSet("y"), "why": "a typo"}
+	resolve := arguments{"session": s, "request": "again", "step": "s1", "digest": park.Digest, "do": "retry",
+		"with": failingSet("y"), "why": "a typo"}
 	again := a.does("resolve", resolve)
 	require.True(t, again.Pending)
 	require.Equal(t, 2, again.Steps[0].Park.Try)
@@ -51,7 +54,8 @@ func TestAnAgentCorrectsAStepThatFailed(t *testing.T) {
 	}
 	require.Equal(t, mcp.BadParameter, a.isRefused("resolve", arguments{"session": s, "step": "s1", "do": "retry"}).Type)
 
-	right := arguments{"session": s, "step": "s1", "digest": again.Steps[0].Park.Digest, "do": "retry", "with": set("a", "y")}
+	right := arguments{"session": s, "step": "s1", "digest": again.Steps[0].Park.Digest, "do": "retry",
+		"with": set("a", "y")}
 	done := a.does("resolve", right)
 	require.Equal(t, []any{"done", false}, []any{done.Steps[0].State, done.Pending})
 	require.Equal(t, "NothingDecided", a.isRefused("resolve", right).Type)
@@ -63,7 +67,9 @@ func TestAnAgentCorrectsAStepThatFailed(t *testing.T) {
 	skip := arguments{"session": s, "step": skipped.Steps[0].ID, "digest": skipped.Steps[0].Park.Digest, "do": "skip"}
 	require.Equal(t, "rolled-back", a.does("resolve", skip).Steps[0].State, "which is what it asked for")
 	last := a.does("fake_set", arguments{"session": s, "with": failingSet("w")})
-	end := a.does("resolve", arguments{"session": s, "step": last.Steps[0].ID, "digest": last.Steps[0].Park.Digest, "do": "unwind", "why": "no use"})
+	end := a.does("resolve",
+		arguments{"session": s, "step": last.Steps[0].ID, "digest": last.Steps[0].Park.Digest, "do": "unwind",
+			"why": "no use"})
 	require.Equal(t, "unwound", end.Report.Status)
 	require.Equal(t, []string{"", ""}, []string{d.world.get("a"), d.world.get("b")})
 	require.Equal(t, "SessionOver", a.isRefused("resolve", skip).Type)
@@ -82,14 +88,16 @@ func TestWhatAPersonDecidesIsNotTheAgents(t *testing.T) {
 	behind := a.does("fake_set", arguments{"session": s, "with": set("b", "z")})
 	require.True(t, behind.Pending)
 	require.Contains(t, behind.Next, "it waits for a person")
-	require.Equal(t, mcp.BadParameter, a.isRefused("open", arguments{"name": "x", "failures": "agent"}).Type, "it cannot let itself")
+	require.Equal(t, mcp.BadParameter, a.isRefused("open", arguments{"name": "x", "failures": "agent"}).Type,
+		"it cannot let itself")
 
 	b := d.newAgent(nil, "--wait", "100ms", "--session", d.file(lettingAgent))
 	s = b.open()
 	b.does("fake_set", gatedIn(s))
 	digest = d.state(idIn(s)).Gates[0].Digest
 	for _, do := range []string{"retry", "approve", "accept"} {
-		require.Equal(t, "PersonDecides", b.isRefused("resolve", arguments{"session": s, "step": "s1", "digest": digest, "do": do}).Type)
+		require.Equal(t, "PersonDecides",
+			b.isRefused("resolve", arguments{"session": s, "step": "s1", "digest": digest, "do": do}).Type)
 	}
 	d.ok("approve", idIn(s), "s1", "--yes")
 	d.until(idIn(s), func(s protocol.State) bool { return s.Steps[0].State == protocol.Done })

@@ -21,7 +21,10 @@ func (d *desk) shop(root string) (path string, customers func() int) {
 	conn, err := sqlite.OpenConn(path)
 	require.NoError(d, err)
 	d.Cleanup(func() { _ = conn.Close() })
-	require.NoError(d, sqlitex.ExecuteScript(conn, "CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO customer (name) VALUES ('Ann'), ('Bo'), ('Cy')", nil))
+	require.NoError(d,
+		sqlitex.ExecuteScript(conn,
+			"CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT); INSERT INTO customer (name) VALUES ('Ann'), "+
+				"('Bo'), ('Cy')", nil))
 	return path, func() (n int) {
 		d.Helper()
 		require.NoError(d, sqlitex.Execute(conn, "SELECT count(*) FROM customer", &sqlitex.ExecOptions{
@@ -34,7 +37,10 @@ func (d *desk) shop(root string) (path string, customers func() int) {
 // serveShop starts a worker that serves SQLite databases below a folder.
 func (d *desk) serveShop(root string, gates activities.Floors) {
 	d.stopWorker()
-	d.startWorker(func(c *host.Config) { c.Gates, c.Worlds = gates, c.With(&world.Settings{Roots: []string{root}}).Worlds })
+	d.startWorker(func(c *host.Config) {
+		c.Gates, c.Worlds = gates,
+			c.With(&world.Settings{Roots: []string{root}}).Worlds
+	})
 }
 
 func TestADeletionOfAllThatAnAgentAsksForWaitsForAPerson(t *testing.T) {
@@ -73,8 +79,10 @@ func TestAFloorOfTheWorkerOutranksTheTaskFile(t *testing.T) {
 	root := t.TempDir()
 	path, customers := d.shop(root)
 	d.serveShop(root, activities.Floors{"sqlite.exec": activities.Always})
-	file := d.file("name: clear\nsteps:\n  - {id: clear, uses: sqlite.exec, gate: none, with: {database: " + path + ", sql: DELETE FROM customer WHERE id = 1}}\n")
-	require.Contains(t, d.ok("plan", file), `asks      a person, because the worker's config says gates: {"sqlite.exec": always}`)
+	file := d.file("name: clear\nsteps:\n  - {id: clear, uses: sqlite.exec, gate: none, with: {database: " + path +
+		", sql: DELETE FROM customer WHERE id = 1}}\n")
+	require.Contains(t, d.ok("plan", file),
+		`asks      a person, because the worker's config says gates: {"sqlite.exec": always}`)
 	d.ok("run", file, "--id", t.Name())
 	gates := d.until(t.Name(), atGate).Gates
 	require.Contains(t, gates[0].Why, "the worker's config says gates")
@@ -90,7 +98,9 @@ func TestAPlanSaysThatItAsksWhereItsRiskIsHigh(t *testing.T) {
 	path, customers := d.shop(root)
 	d.serveShop(root, nil)
 	task := "name: clear\nsteps:\n  - {id: clear, uses: sqlite.exec, with: {database: " + path + ", sql: "
-	require.Regexp(t, `risk      high: DELETE without WHERE.*\n(.*\n)*  asks      a person, because its risk is high`, d.ok("plan", d.file(task+"DELETE FROM customer}}\n")))
-	require.Regexp(t, `risk      medium.*\n(.*\n)*  asks      nobody`, d.ok("plan", d.file(task+"DELETE FROM customer WHERE id = 1}}\n")))
+	require.Regexp(t, `risk      high: DELETE without WHERE.*\n(.*\n)*  asks      a person, because its risk is high`,
+		d.ok("plan", d.file(task+"DELETE FROM customer}}\n")))
+	require.Regexp(t, `risk      medium.*\n(.*\n)*  asks      nobody`,
+		d.ok("plan", d.file(task+"DELETE FROM customer WHERE id = 1}}\n")))
 	require.Equal(t, 3, customers())
 }

@@ -32,7 +32,8 @@ func TestTheShellOfAnAgentIsTakenBack(t *testing.T) {
 	before := containertest.Files(t, box)
 	wrote, isError := shell("mkdir /srv/d; echo one >/srv/d/x; echo said; echo warned >&2", nil)
 	require.False(t, isError, "%+v", wrote)
-	require.Equal(t, &mcp.Shell{Stdout: "said\n", Stderr: "warned\n", Changed: []string{"+ /srv/d", "+ /srv/d/x"}}, withoutParents(wrote.Shell))
+	require.Equal(t, &mcp.Shell{Stdout: "said\n", Stderr: "warned\n", Changed: []string{"+ /srv/d", "+ /srv/d/x"}},
+		withoutParents(wrote.Shell))
 
 	failed, isError := shell("rm /srv/d/x; echo why >&2; exit 3", nil)
 	require.True(t, isError)

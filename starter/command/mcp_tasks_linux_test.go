@@ -23,8 +23,8 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// tasker is a client of the protocol of 2026-07-28, which says in each request what it can do. It knows the extension for tasks, which the
-// SDK's client does not.
+// tasker is a client of the protocol of 2026-07-28, which says in each request what it can do. It
+// knows the extension for tasks, which the SDK's client does not.
 type tasker struct {
 	*testing.T
 
@@ -33,8 +33,9 @@ type tasker struct {
 }
 
 var (
-	takesTasks   = arguments{"extensions": arguments{"io.modelcontextprotocol/tasks": arguments{}}}
-	asksUserToo  = arguments{"extensions": arguments{"io.modelcontextprotocol/tasks": arguments{}}, "elicitation": arguments{"form": arguments{}}}
+	takesTasks  = arguments{"extensions": arguments{"io.modelcontextprotocol/tasks": arguments{}}}
+	asksUserToo = arguments{"extensions": arguments{"io.modelcontextprotocol/tasks": arguments{}},
+		"elicitation": arguments{"form": arguments{}}}
 	takesNothing = arguments{}
 )
 
@@ -131,7 +132,8 @@ func TestACallThatWaitsForAPersonIsATask(t *testing.T) {
 	require.Equal(t, made.CreatedAt, made.LastUpdatedAt)
 
 	now := c.get(made.TaskID)
-	require.Equal(t, []any{"complete", "working", made.TaskID, made.CreatedAt}, []any{now.ResultType, now.Status, now.TaskID, now.CreatedAt}, now.raw)
+	require.Equal(t, []any{"complete", "working", made.TaskID, made.CreatedAt},
+		[]any{now.ResultType, now.Status, now.TaskID, now.CreatedAt}, now.raw)
 	require.Empty(t, d.world.get("a"))
 	other := newTasker(t, d.commandMCP(), takesTasks) // the client, or the server, may have been started again
 	require.Equal(t, now.raw, other.get(made.TaskID).raw)
@@ -141,14 +143,16 @@ func TestACallThatWaitsForAPersonIsATask(t *testing.T) {
 	require.Equal(t, []any{"gated", "done"}, []any{done.StructuredContent.Request, done.StructuredContent.Steps[0].State})
 	require.Equal(t, "x", d.world.get("a"))
 	over := c.get(made.TaskID)
-	require.Equal(t, []any{"complete", made.CreatedAt, 0}, []any{over.ResultType, over.CreatedAt, over.PollInterval}, over.raw)
+	require.Equal(t, []any{"complete", made.CreatedAt, 0}, []any{over.ResultType, over.CreatedAt, over.PollInterval},
+		over.raw)
 	require.True(t, over.LastUpdatedAt.After(made.CreatedAt))
 	require.Equal(t, over.raw, other.get(made.TaskID).raw)
 
 	again := c.tool("fake_set", gatedIn(s))
 	require.Equal(t, "done", again.StructuredContent.Steps[0].State, "the call repeated is answered itself: %s", again.raw)
 	require.Equal(t, "committed", c.tool("finish", arguments{"session": s}).StructuredContent.Report.Status)
-	require.Equal(t, over.Result.StructuredContent.Steps, c.ended(made.TaskID).StructuredContent.Steps, "also after the end")
+	require.Equal(t, over.Result.StructuredContent.Steps, c.ended(made.TaskID).StructuredContent.Steps,
+		"also after the end")
 }
 
 // Who does not say in a request that it can take a task is never given one.
@@ -165,7 +169,8 @@ func TestATaskIsOnlyForWhoTakesThem(t *testing.T) {
 		no := plain.request(method, arguments{"taskId": task})
 		require.NotNil(t, no.error, no.raw)
 		require.EqualValues(t, sdk.CodeMissingRequiredClientCapabilities, no.error.Code)
-		require.JSONEq(t, `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`, string(no.error.Data))
+		require.JSONEq(t, `{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
+			string(no.error.Data))
 		for _, unknown := range []string{"", "gated", task + "a", "a" + task, s} {
 			no := c.request(method, arguments{"taskId": unknown})
 			require.NotNil(t, no.error, no.raw)
@@ -196,7 +201,8 @@ func TestTheUserOfAClientDecidesAboutItsTask(t *testing.T) {
 	c := newTasker(t, d.commandMCP("--elicit"), asksUserToo)
 	s := c.open()
 	call := arguments{"name": "steps", "arguments": arguments{"session": s, "request": "both", "steps": []any{
-		map[string]any{"uses": "fake.set", "gate": "ask", "with": set("a", "x")}, map[string]any{"uses": "fake.set", "gate": "ask", "with": set("b", "y")},
+		map[string]any{"uses": "fake.set", "gate": "ask", "with": set("a", "x")},
+		map[string]any{"uses": "fake.set", "gate": "ask", "with": set("b", "y")},
 	}}}
 	first := c.request("tools/call", call)
 	require.Equal(t, "input_required", first.ResultType, first.raw)
@@ -206,7 +212,8 @@ func TestTheUserOfAClientDecidesAboutItsTask(t *testing.T) {
 	asked := c.get(task.TaskID)
 	require.Equal(t, "working", asked.Status, "who has left a question is not asked it again: %s", asked.raw)
 	d.ok("approve", idIn(s), "s1", "--yes")
-	require.Eventually(t, func() bool { asked = c.get(task.TaskID); return asked.Status == "input_required" }, waitFor, tick)
+	require.Eventually(t, func() bool { asked = c.get(task.TaskID); return asked.Status == "input_required" }, waitFor,
+		tick)
 	require.Empty(t, c.with(takesTasks).get(task.TaskID).InputRequests, "who cannot be asked is not")
 	require.Len(t, asked.InputRequests, 1)
 	require.Empty(t, d.world.get("b"))
@@ -245,7 +252,8 @@ func TestATaskIsPolledOverHTTP(t *testing.T) {
 		name, _ := params["name"].(string)
 		task, _ := params["taskId"].(string)
 		for key, value := range map[string]string{
-			"Authorization": "Bearer a-token-that-is-secret", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Authorization": "Bearer a-token-that-is-secret", "Content-Type": "application/json",
+			"Accept":               "application/json, text/event-stream",
 			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name + task,
 		} {
 			ask.Header.Set(key, value)
@@ -285,7 +293,8 @@ func TestATaskOfAWrappedServerEndsWithItsAnswer(t *testing.T) {
 	var task struct{ Result json.RawMessage }
 	require.NoError(t, json.Unmarshal([]byte(c.get(sent.TaskID).raw), &task))
 	_, other := startNotes(t)
-	require.JSONEq(t, connectWire(t, exec.Command("sh", "-c", other)).call("send_mail", arguments{"text": "hello"}), string(task.Result))
+	require.JSONEq(t, connectWire(t, exec.Command("sh", "-c", other)).call("send_mail", arguments{"text": "hello"}),
+		string(task.Result))
 	require.Equal(t, before+"hello\n", n.manifest())
 
 	no := c.tool("send_mail", arguments{"text": "again"})

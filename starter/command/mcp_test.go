@@ -60,7 +60,8 @@ func (d *desk) commandMCP(flags ...string) *exec.Cmd {
 
 func (d *desk) connectAgent(to sdk.Transport, protocol string, o *sdk.ClientOptions) agent {
 	d.Helper()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(d.Context(), to, &sdk.ClientSessionOptions{ProtocolVersion: protocol})
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(d.Context(), to,
+		&sdk.ClientSessionOptions{ProtocolVersion: protocol})
 	require.NoError(d, err)
 	d.Cleanup(func() { _ = c.Close() })
 	return agent{d, c}
@@ -109,13 +110,15 @@ func TestAnAgentWorksInASession(t *testing.T) {
 	s := a.open()
 	done := a.does("fake_set", arguments{"session": s, "request": "one", "with": set("a", "x")})
 	require.Equal(t, "x", a.world.get("a"))
-	require.Equal(t, []any{"s1", "done", map[string]any{"before": ""}}, []any{done.Steps[0].ID, done.Steps[0].State, done.Steps[0].Outputs})
+	require.Equal(t, []any{"s1", "done", map[string]any{"before": ""}},
+		[]any{done.Steps[0].ID, done.Steps[0].State, done.Steps[0].Outputs})
 
 	a.world.set("a", "of somebody else")
 	again := a.does("fake_set", arguments{"session": s, "request": "one", "with": set("a", "x")})
 	require.Equal(t, done, again, "the same request is the same step")
 	require.Equal(t, "of somebody else", a.world.get("a"))
-	require.Equal(t, "BadRequest", a.isRefused("fake_set", arguments{"session": s, "request": "one", "with": set("a", "y")}).Type)
+	require.Equal(t, "BadRequest",
+		a.isRefused("fake_set", arguments{"session": s, "request": "one", "with": set("a", "y")}).Type)
 	a.world.set("a", "x")
 
 	a.does("savepoint", arguments{"session": s, "name": "half"})
@@ -123,7 +126,8 @@ func TestAnAgentWorksInASession(t *testing.T) {
 		map[string]any{"uses": "fake.set", "with": set("a", "y")},
 		map[string]any{"id": "last", "uses": "fake.set", "with": set("b", "z")},
 	}})
-	failed, isError := a.call("fake_set", arguments{"session": s, "with": map[string]any{"key": "c", "value": "x", "fail": true}})
+	failed, isError := a.call("fake_set",
+		arguments{"session": s, "with": map[string]any{"key": "c", "value": "x", "fail": true}})
 	require.True(t, isError)
 	require.Equal(t, "rolled-back", failed.Steps[0].State)
 	require.Equal(t, "restored", failed.Steps[0].Undone.Outcome)
@@ -132,7 +136,8 @@ func TestAnAgentWorksInASession(t *testing.T) {
 
 	diff := a.does("diff", arguments{"session": s})
 	require.Equal(t, []string{`set a to "x"`, `set a to "y"`, `set b to "z"`}, summaries(diff))
-	require.Equal(t, map[string]any{"before": ""}, a.does("diff", arguments{"session": s, "step": "last"}).Steps[0].Outputs)
+	require.Equal(t, map[string]any{"before": ""},
+		a.does("diff", arguments{"session": s, "step": "last"}).Steps[0].Outputs)
 	plan := a.does("plan", arguments{"steps": []any{map[string]any{"uses": "fake.set", "with": set("b", "w")}}})
 	require.Equal(t, "-z\n+w\n", plan.Steps[0].Plan.Diff)
 	require.Equal(t, "z", a.world.get("b"))
@@ -158,7 +163,8 @@ func TestAnAgentWorksInASession(t *testing.T) {
 		states[v.ID] = v.State
 	}
 	require.Equal(t, map[string]protocol.StepState{
-		"s1": protocol.Done, back.Undone[0].Step: protocol.RolledBack, back.Undone[1].Step: protocol.RolledBack, failed.Steps[0].ID: protocol.RolledBack,
+		"s1": protocol.Done, back.Undone[0].Step: protocol.RolledBack, back.Undone[1].Step: protocol.RolledBack,
+		failed.Steps[0].ID: protocol.RolledBack,
 	}, states)
 }
 
@@ -180,19 +186,25 @@ func TestWhatAnAgentDoesWrongIsExplained(t *testing.T) {
 		kind string
 		text string
 	}{
-		"no session":            {"fake_set", arguments{"with": set("a", "x")}, mcp.BadParameter, "session"},
-		"unknown argument":      {"fake_set", arguments{"session": s, "wit": set("a", "x")}, mcp.BadParameter, "wit"},
-		"unknown parameter":     {"fake_set", arguments{"session": s, "with": map[string]any{"kee": "a", "value": "x"}}, "BadRequest", "did you mean key?"},
-		"unknown action":        {"steps", arguments{"session": s, "steps": []any{map[string]any{"uses": "fake.sett"}}}, "BadRequest", "did you mean fake.set?"},
-		"the id alone":          {"status", arguments{"session": id}, mcp.BadHandle, "handle"},
-		"a guessed handle":      {"status", arguments{"session": id + "@default." + strings.Repeat("a", 26)}, mcp.BadHandle, "not made here"},
+		"no session":       {"fake_set", arguments{"with": set("a", "x")}, mcp.BadParameter, "session"},
+		"unknown argument": {"fake_set", arguments{"session": s, "wit": set("a", "x")}, mcp.BadParameter, "wit"},
+		"unknown parameter": {"fake_set", arguments{"session": s, "with": map[string]any{"kee": "a", "value": "x"}},
+			"BadRequest", "did you mean key?"},
+		"unknown action": {"steps", arguments{"session": s, "steps": []any{map[string]any{"uses": "fake.sett"}}},
+			"BadRequest", "did you mean fake.set?"},
+		"the id alone": {"status", arguments{"session": id}, mcp.BadHandle, "handle"},
+		"a guessed handle": {"status", arguments{"session": id + "@default." + strings.Repeat("a", 26)}, mcp.BadHandle,
+			"not made here"},
 		"a changed id":          {"status", arguments{"session": "x" + s}, mcp.BadHandle, "not made here"},
 		"a savepoint not there": {"rollback", arguments{"session": s, "to": "nowhere"}, "BadRequest", "nowhere"},
 		"two ways back":         {"rollback", arguments{"session": s, "to": "a", "step": "b"}, mcp.BadParameter, "not both"},
 		"an unknown step":       {"diff", arguments{"session": s, "step": "s9"}, mcp.BadParameter, "s9"},
-		"a step for a person":   {"steps", arguments{"session": s, "steps": persons}, "BadRequest", "steps[0].gate: an agent may only say ask"},
-		"a plan of such":        {"plan", arguments{"steps": persons}, mcp.BadParameter, "steps[0].gate: an agent may only say ask"},
-		"a wrong plan":          {"plan", arguments{"steps": []any{map[string]any{"uses": "fake.sett"}}}, mcp.BadParameter, "did you mean fake.set?"},
+		"a step for a person": {"steps", arguments{"session": s, "steps": persons}, "BadRequest",
+			"steps[0].gate: an agent may only say ask"},
+		"a plan of such": {"plan", arguments{"steps": persons}, mcp.BadParameter,
+			"steps[0].gate: an agent may only say ask"},
+		"a wrong plan": {"plan", arguments{"steps": []any{map[string]any{"uses": "fake.sett"}}}, mcp.BadParameter,
+			"did you mean fake.set?"},
 	} {
 		p := a.isRefused(c.tool, c.in)
 		require.Equal(t, c.kind, p.Type, "%s: %s", name, p.Text)
@@ -246,7 +258,8 @@ func TestTwoClientsShareASession(t *testing.T) {
 	a.does("keep_context", arguments{"session": s, "savepoint": "known", "content": "what I know"})
 	a.does("fake_set", arguments{"session": s, "id": "more", "with": set("b", "z")})
 	require.Equal(t, &mcp.Context{
-		Name: "known", Savepoint: "known", Digest: "sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte("what I know"))), Size: 11, Content: "what I know", Since: []string{"more"},
+		Name: "known", Savepoint: "known", Digest: "sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte("what I know"))),
+		Size: 11, Content: "what I know", Since: []string{"more"},
 	}, b.does("context", arguments{"session": s}).Context, "another agent takes over")
 	require.Equal(t, 11, a.does("rollback", arguments{"session": s, "to": "known"}).Context.Size)
 	a.does("keep_context", arguments{"session": s, "name": "later", "content": "more"})
@@ -262,13 +275,15 @@ func TestTwoClientsShareASession(t *testing.T) {
 		Context: &mcp.Context{Name: "later", Digest: "sha256:" + fmt.Sprintf("%x", sha256.Sum256([]byte("more"))), Size: 4},
 	}}, branches)
 	require.Equal(t, "more", b.does("context", arguments{"session": s, "branch": "first"}).Context.Content)
-	require.Equal(t, mcp.BadParameter, b.isRefused("context", arguments{"session": s, "branch": "first", "savepoint": "known"}).Type)
+	require.Equal(t, mcp.BadParameter,
+		b.isRefused("context", arguments{"session": s, "branch": "first", "savepoint": "known"}).Type)
 	require.Equal(t, mcp.BadParameter, b.isRefused("rollback", arguments{"session": s, "to": "known", "score": 1}).Type)
 	require.Equal(t, "BadRequest", b.isRefused("redo", arguments{"session": s, "branch": "second"}).Type)
 	b.does("note", arguments{"session": s, "text": "the first after all"})
 	require.Equal(t, 4, b.does("redo", arguments{"session": s, "branch": "first"}).Context.Size)
 	require.Equal(t, "w", d.world.get("b"))
-	require.Equal(t, []string{"the agent noted after step s2: the first after all"}, b.does("abort", arguments{"session": s, "why": "it was a try"}).Report.Notes)
+	require.Equal(t, []string{"the agent noted after step s2: the first after all"},
+		b.does("abort", arguments{"session": s, "why": "it was a try"}).Report.Notes)
 	require.Equal(t, []string{"", ""}, []string{d.world.get("a"), d.world.get("b")})
 	require.Contains(t, a.isRefused("fake_set", arguments{"session": s, "with": set("a", "x")}).Text, "it has ended")
 }
@@ -308,9 +323,12 @@ func TestToolsSayWhatTheyDo(t *testing.T) {
 		tools[tool.Name] = tool
 	}
 	set := tools["fake_set"]
-	require.Equal(t, `Sets a value in memory. Undo: puts the old value back. Outputs: before, what the value was.`, set.Description)
+	require.Equal(t, `Sets a value in memory. Undo: puts the old value back. Outputs: before, what the value was.`,
+		set.Description)
 	require.True(t, *set.Annotations.DestructiveHint)
-	require.Equal(t, map[string]any{"reversible": "restored", "tool": "rollback", "handle": "step", "undo": "puts the old value back"}, set.Meta["unwind/recovery"])
+	require.Equal(t,
+		map[string]any{"reversible": "restored", "tool": "rollback", "handle": "step", "undo": "puts the old value back"},
+		set.Meta["unwind/recovery"])
 	schema, err := json.Marshal(set.InputSchema)
 	require.NoError(t, err)
 	require.Contains(t, string(schema), `"key"`)

@@ -29,7 +29,8 @@ func TestTheTraceOfASessionTellsWhatHasHappenedInOrder(t *testing.T) {
 	a.does("fake_set", gatedIn(s))
 	d.ok("approve", idIn(s), "s1", "--yes", "--why", "it is small")
 	a.does("status", arguments{"session": s, "request": "gated"})
-	_, isError := a.call("fake_set", arguments{"session": s, "request": "bad", "with": map[string]any{"key": "b", "value": "a secret word", "fail": true}})
+	_, isError := a.call("fake_set",
+		arguments{"session": s, "request": "bad", "with": map[string]any{"key": "b", "value": "a secret word", "fail": true}})
 	require.True(t, isError)
 	a.does("rollback", arguments{"session": s, "request": "back", "to": "half", "why": "another way"})
 	a.does("finish", arguments{"session": s, "request": "end"})

@@ -43,7 +43,8 @@ func TestAgentsCallManyToolsAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range calls {
 		all.Go(func() {
-			answers[i], failures[i] = a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": fmt.Sprint("n", i), "body": "x"}})
+			answers[i], failures[i] = a.CallTool(t.Context(),
+				&sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": fmt.Sprint("n", i), "body": "x"}})
 		})
 	}
 	all.Wait()
@@ -94,13 +95,15 @@ func TestAProxyEndsAtASignal(t *testing.T) {
 			}
 			lines := bufio.NewReader(out)
 			say(arguments{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": arguments{
-				"protocolVersion": "2025-11-25", "capabilities": arguments{}, "clientInfo": arguments{"name": "test", "version": "1"},
+				"protocolVersion": "2025-11-25", "capabilities": arguments{},
+				"clientInfo": arguments{"name": "test", "version": "1"},
 			}})
 			_, err = lines.ReadString('\n')
 			require.NoError(t, err)
 			say(arguments{"jsonrpc": "2.0", "method": "notifications/initialized"})
 			n.fault(fault)
-			say(arguments{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": arguments{"name": "put_note", "arguments": arguments{"id": "there", "body": "new"}}})
+			say(arguments{"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+				"params": arguments{"name": "put_note", "arguments": arguments{"id": "there", "body": "new"}}})
 			if fault == "" {
 				_, err = lines.ReadString('\n')
 				require.NoError(t, err)
@@ -123,7 +126,8 @@ func TestAProxyEndsAtASignal(t *testing.T) {
 	}
 }
 
-// What most programs cannot hold reaches the agent as the server has sent it, and does no harm to the session.
+// What most programs cannot hold reaches the agent as the server has sent it, and does no harm to
+// the session.
 func TestAnAnswerIsPassedOnAsItWasSent(t *testing.T) {
 	n := newHostile(t)
 	w := connectWire(t, n.starter())
@@ -133,10 +137,12 @@ func TestAnAnswerIsPassedOnAsItWasSent(t *testing.T) {
 	const numbers = `{"content":[],"structuredContent":{"a":1e400,"b":9007199254740993,"c":-0,"d":1.10}}`
 	answer(numbers)
 	require.Equal(t, numbers, w.call("make", nil))
-	for value, want := range map[string]string{`"\ud800"`: `value: a string has`, `1e400`: "value: the number 1e400 is out of range", `{"a":1,"a":1}`: "two fields"} {
+	for value, want := range map[string]string{`"\ud800"`: `value: a string has`,
+		`1e400`: "value: the number 1e400 is out of range", `{"a":1,"a":1}`: "two fields"} {
 		require.Contains(t, w.call("put", arguments{"value": json.RawMessage(value)}), want)
 	}
-	require.Equal(t, `{"content":[]}`, w.call("put", arguments{"value": json.RawMessage(`[9007199254740993,"` + "\u202e" + `"]`)}))
+	require.Equal(t, `{"content":[]}`,
+		w.call("put", arguments{"value": json.RawMessage(`[9007199254740993,"` + "\u202e" + `"]`)}))
 	kept, err := os.ReadFile(filepath.Join(n.dir, "kept"))
 	require.NoError(t, err)
 	require.Equal(t, `[9007199254740993,"`+"\u202e"+`"]`, string(kept))
@@ -147,5 +153,6 @@ func TestAnAnswerIsPassedOnAsItWasSent(t *testing.T) {
 	first := o.StructuredContent.Steps[0]
 	require.Equal(t, []string{"given as text, because the number would be rounded: data.a, data.b"}, first.Notes)
 	answer(`{"content":[],"structuredContent":{"a":"\ud800"}}`)
-	require.Contains(t, w.call("make", nil), `its answer cannot be kept as the server has sent it: structuredContent.a: a string has`)
+	require.Contains(t, w.call("make", nil),
+		`its answer cannot be kept as the server has sent it: structuredContent.a: a string has`)
 }

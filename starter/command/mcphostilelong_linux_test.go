@@ -29,7 +29,8 @@ func TestAProxySurvivesAHostileServer(t *testing.T) {
 	require.Eventually(t, func() (isConnected bool) {
 		c = n.starter()
 		var err error
-		client, err = sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: c}, nil)
+		client, err = sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
+			&sdk.CommandTransport{Command: c}, nil)
 		return err == nil
 	}, waitFor, tick, "a proxy does not start where the server does not list its tools")
 	t.Cleanup(func() { _ = client.Close() })

@@ -30,9 +30,11 @@ import (
 )
 
 const (
-	// wrapStop is how long calls that are under way may take when the client has left: it waits for the end of this process.
+	// wrapStop is how long calls that are under way may take when the client has left: it waits for
+	// the end of this process.
 	wrapStop = 5 * time.Second
-	// wrapTurn is how long a proxy waits for the end of the one before it, whose client may be starting it again.
+	// wrapTurn is how long a proxy waits for the end of the one before it, whose client may be
+	// starting it again.
 	wrapTurn = 2*wrapStop + time.Second
 	// wrapMemory is what a proxy keeps to as long as it can.
 	wrapMemory = 96 << 20
@@ -82,7 +84,8 @@ func (p *program) wrapMCP(ctx context.Context, f mcpFlags) error {
 	if err != nil {
 		return err
 	}
-	// One queue for the sessions and their calls, as nobody else serves either: a call need not wait for a poll.
+	// One queue for the sessions and their calls, as nobody else serves either: a call need not wait
+	// for a poll.
 	config.Queue = task.HostQueue(p.sharedQueue()+"-wrap-"+f.name, config.Host)
 	config.State, config.Listen = s.folder, ""
 	w, err := host.Start(ctx, config, host.Options{
@@ -125,7 +128,8 @@ func (f wrapFlags) readDeclarations() (mcpserver.Declarations, error) {
 	return d, nil
 }
 
-// environmentOfWrapped is that of this process, which its client has made for the wrapped server, without what gives access to the Temporal server.
+// environmentOfWrapped is that of this process, which its client has made for the wrapped server,
+// without what gives access to the Temporal server.
 func environmentOfWrapped() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "TEMPORAL_") })
 }
@@ -144,12 +148,15 @@ type wrappedServer struct {
 	readOnly map[string]bool // by tool, as its annotation says
 }
 
-// maxNotices is how many notifications wait for a client that does not read them. Those after them are dropped: the server is not held up.
+// maxNotices is how many notifications wait for a client that does not read them. Those after them
+// are dropped: the server is not held up.
 const maxNotices = 1000
 
-// openWrapped starts the server, and compares its tools with the declarations. If it fails, it leaves nothing behind.
+// openWrapped starts the server, and compares its tools with the declarations. If it fails, it
+// leaves nothing behind.
 func openWrapped(ctx context.Context, folder, name string, server mcpserver.Server) (_ *wrappedServer, err error) {
-	s := &wrappedServer{name: name, folder: folder, declared: server.Declarations, specs: map[string]activities.Spec{}, notices: make(chan mcp.Notice, maxNotices)}
+	s := &wrappedServer{name: name, folder: folder, declared: server.Declarations, specs: map[string]activities.Spec{},
+		notices: make(chan mcp.Notice, maxNotices)}
 	_, missing := os.Stat(folder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
@@ -166,11 +173,13 @@ func openWrapped(ctx context.Context, folder, name string, server mcpserver.Serv
 	limited, cancel := context.WithTimeout(ctx, wrapTurn)
 	defer cancel()
 	if s.lock, err = filelock.Acquire(limited, filepath.Join(folder, "lock")); errors.Is(err, filelock.ErrHeld) {
-		return nil, usage.Errorf("another `starter mcp --wrap` serves %s; use it, end it, or give this one another --name", name)
+		return nil, usage.Errorf("another `starter mcp --wrap` serves %s; use it, end it, or give this one another --name",
+			name)
 	} else if err != nil {
 		return nil, err
 	}
-	if s.world, err = mcpserver.Open(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server}, Heard: s.hear}); err != nil {
+	if s.world, err = mcpserver.Open(mcpserver.Config{State: folder, Servers: map[string]mcpserver.Server{name: server},
+		Heard: s.hear}); err != nil {
 		return nil, err
 	}
 	for _, a := range s.world.Actions {

@@ -64,7 +64,8 @@ func (n *notes) fault(what string) {
 }
 
 func (n *notes) starter(flags ...string) *exec.Cmd {
-	c := exec.Command(os.Args[0], append([]string{"mcp", "--wrap", n.command, "--declarations", n.declarations}, flags...)...)
+	c := exec.Command(os.Args[0],
+		append([]string{"mcp", "--wrap", n.command, "--declarations", n.declarations}, flags...)...)
 	c.Env = append(os.Environ(), isStarter+"=1")
 	c.Stderr = &n.log
 	return c
@@ -73,10 +74,12 @@ func (n *notes) starter(flags ...string) *exec.Cmd {
 // agent is the SDK's client.
 func (n *notes) agent(o *sdk.ClientOptions, flags ...string) agent {
 	n.Helper()
-	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(n.Context(), &sdk.CommandTransport{Command: n.starter(flags...)}, nil)
+	c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, o).Connect(n.Context(),
+		&sdk.CommandTransport{Command: n.starter(flags...)}, nil)
 	require.NoError(n, err, n.log.String())
 	n.Cleanup(func() { _ = c.Close() })
-	require.Eventually(n, func() bool { return len(n.ids()) > 0 }, time.Minute, time.Millisecond, "what it writes is read beside what it answers")
+	require.Eventually(n, func() bool { return len(n.ids()) > 0 }, time.Minute, time.Millisecond,
+		"what it writes is read beside what it answers")
 	return agent{n.desk, c}
 }
 
@@ -118,7 +121,9 @@ func connectWire(t *testing.T, server *exec.Cmd) wire {
 	require.NoError(t, err)
 	w := wire{T: t, Connection: c, told: &notices{}}
 	t.Cleanup(func() { _ = c.Close() })
-	w.hello = w.ask("initialize", arguments{"protocolVersion": "2025-11-25", "capabilities": arguments{}, "clientInfo": arguments{"name": "test", "version": "1"}})
+	w.hello = w.ask("initialize",
+		arguments{"protocolVersion": "2025-11-25", "capabilities": arguments{},
+			"clientInfo": arguments{"name": "test", "version": "1"}})
 	require.NoError(t, c.Write(t.Context(), &jsonrpc.Request{Method: "notifications/initialized"}))
 	return w
 }
@@ -196,9 +201,12 @@ func TestAWrappedServerAnswersAsItself(t *testing.T) {
 		wrapped.Tools = append(wrapped.Tools, each)
 	}
 	require.Equal(t, its, wrapped)
-	require.Equal(t, []any{"unwind_abort", "unwind_context", "unwind_finish", "unwind_keep_context", "unwind_note", "unwind_redo", "unwind_resolve", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
+	require.Equal(t,
+		[]any{"unwind_abort", "unwind_context", "unwind_finish", "unwind_keep_context", "unwind_note", "unwind_redo",
+			"unwind_resolve", "unwind_rollback", "unwind_savepoint", "unwind_status"}, own)
 	require.Equal(t, []any{"read-only", "compensated", "none", "none"},
-		[]any{recovery["get_note"], recovery["put_note"], recovery["send_mail"], recovery["count_notes"]}, "a hint is not trusted")
+		[]any{recovery["get_note"], recovery["put_note"], recovery["send_mail"], recovery["count_notes"]},
+		"a hint is not trusted")
 
 	for _, call := range []struct {
 		tool string
@@ -226,7 +234,10 @@ func TestTheSessionOfAWrappedServer(t *testing.T) {
 	n := newNotes(t)
 	a := n.agent(nil)
 	first := n.ids()[0]
-	require.Equal(t, mcp.Outcome{Session: first, Next: "nothing has been changed: the session begins with the first call that changes something"}, a.does("unwind_status", nil))
+	require.Equal(t,
+		mcp.Outcome{Session: first,
+			Next: "nothing has been changed: the session begins with the first call that changes something"},
+		a.does("unwind_status", nil))
 	a.does("get_note", arguments{"id": "there"})
 	_, err := n.client.DescribeWorkflow(t.Context(), first, "")
 	require.Error(t, err, "a read opens no session")
@@ -243,7 +254,8 @@ func TestTheSessionOfAWrappedServer(t *testing.T) {
 	a.does("unwind_rollback", arguments{"to": "half"})
 	require.Equal(t, half, n.manifest())
 	require.Len(t, a.does("unwind_redo", nil).Steps, 2)
-	require.Regexp(t, `"title":"plan","body":"three"(?s:.*)"body":"two"`, n.manifest(), "the created one has another id now")
+	require.Regexp(t, `"title":"plan","body":"three"(?s:.*)"body":"two"`, n.manifest(),
+		"the created one has another id now")
 	a.does("unwind_rollback", arguments{"to": "half"})
 	require.Equal(t, half, n.manifest())
 	require.Equal(t, "committed", a.does("unwind_finish", nil).Report.Status)
@@ -254,7 +266,8 @@ func TestTheSessionOfAWrappedServer(t *testing.T) {
 	n.ok("cancel", next)
 	require.NoError(t, waitForEnd(n, next))
 	require.Equal(t, half, n.manifest())
-	r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "x"}})
+	r, err := a.CallTool(t.Context(),
+		&sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "x"}})
 	require.NoError(t, err)
 	require.True(t, r.IsError)
 	require.Contains(t, textOf(r), "nothing was called: session "+next+" has ended")
@@ -295,7 +308,8 @@ func TestAnUndeclaredCallOfAWrappedServerIsAsked(t *testing.T) {
 	require.NoError(t, a.Close())
 
 	said := "accept"
-	b := n.agent(&sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	b := n.agent(&sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult,
+		error) {
 		return &sdk.ElicitResult{Action: said}, nil
 	}}, "--elicit", "--wait", "30s")
 	r, err = b.CallTool(t.Context(), mail("again"))
@@ -329,7 +343,8 @@ func TestWhatIsNoSuccessOfAWrappedServer(t *testing.T) {
 	require.Contains(t, w.call("put_note", put), "the answer of the server was lost")
 	require.Equal(t, "done", state().State)
 	n.fault(mcptest.Later)
-	require.JSONEq(t, `{"task":{"taskId":"t1","status":"working"}}`, w.call("put_note", arguments{"id": "late", "body": "x"}))
+	require.JSONEq(t, `{"task":{"taskId":"t1","status":"working"}}`,
+		w.call("put_note", arguments{"id": "late", "body": "x"}))
 	late := state()
 	require.Contains(t, late.Error, "answered with a task")
 	require.NotEqual(t, "done", late.State)
@@ -364,18 +379,24 @@ func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"no command":        {[]string{"--wrap", " "}, "--wrap is empty; give the command line"},
-		"no wrap":           {[]string{"--name", "x"}, "--declarations and --name are for --wrap"},
-		"a token":           {[]string{"--wrap", n.command, "--token", "env:T"}, "--token is for --listen and for --wrap URL"},
-		"a token in clear":  {[]string{"--wrap", "http://example.com/mcp", "--token", "env:NOTES_TOKEN"}, "in the clear; use https"},
-		"a bad URL":         {[]string{"--wrap", "https:///mcp"}, "--wrap: url: give an address as in https://host/mcp"},
-		"a local URL":       {[]string{"--wrap", "https://example.com/mcp", "--declarations", n.declarations}, "declarations: local: a server that is reached by url"},
-		"a port":            {[]string{"--wrap", n.command, "--listen", "127.0.0.1:0"}, "--listen is not for --wrap"},
-		"a bad name":        {[]string{"--wrap", n.command, "--name", "../x"}, `--name: "../x" must be a name of letters`},
-		"no file":           {[]string{"--wrap", n.command, "--declarations", "/nowhere.yaml"}, "--declarations: "},
-		"a bad file":        {[]string{"--wrap", n.command, "--declarations", file("tools: {put_note: {}}")}, "tools.put_note: write exactly one of"},
-		"a tool not there":  {[]string{"--wrap", n.command, "--declarations", file("tools: {put_notes: {reads: true}}")}, `tools: the server has no tool "put_notes"; it has: count_notes, `},
-		"an undo not there": {[]string{"--wrap", n.command, "--declarations", file("tools: {put_note: {undo: [{tool: del}]}}")}, `tools.put_note.undo[0].tool: the server has no tool "del"`},
+		"no command": {[]string{"--wrap", " "}, "--wrap is empty; give the command line"},
+		"no wrap":    {[]string{"--name", "x"}, "--declarations and --name are for --wrap"},
+		"a token": {[]string{"--wrap", n.command, "--token", "env:T"},
+			"--token is for --listen and for --wrap URL"},
+		"a token in clear": {[]string{"--wrap", "http://example.com/mcp", "--token", "env:NOTES_TOKEN"},
+			"in the clear; use https"},
+		"a bad URL": {[]string{"--wrap", "https:///mcp"}, "--wrap: url: give an address as in https://host/mcp"},
+		"a local URL": {[]string{"--wrap", "https://example.com/mcp", "--declarations", n.declarations},
+			"declarations: local: a server that is reached by url"},
+		"a port":     {[]string{"--wrap", n.command, "--listen", "127.0.0.1:0"}, "--listen is not for --wrap"},
+		"a bad name": {[]string{"--wrap", n.command, "--name", "../x"}, `--name: "../x" must be a name of letters`},
+		"no file":    {[]string{"--wrap", n.command, "--declarations", "/nowhere.yaml"}, "--declarations: "},
+		"a bad file": {[]string{"--wrap", n.command, "--declarations", file("tools: {put_note: {}}")},
+			"tools.put_note: write exactly one of"},
+		"a tool not there": {[]string{"--wrap", n.command, "--declarations", file("tools: {put_notes: {reads: true}}")},
+			`tools: the server has no tool "put_notes"; it has: count_notes, `},
+		"an undo not there": {[]string{"--wrap", n.command, "--declarations",
+			file("tools: {put_note: {undo: [{tool: del}]}}")}, `tools.put_note.undo[0].tool: the server has no tool "del"`},
 		"a session of none": {[]string{"--wrap", n.command, "--session", write(t, good)}, "is no session: add session: {}"},
 	} {
 		r := n.do(append([]string{"mcp"}, c.flags...)...)
@@ -405,7 +426,8 @@ func TestTheAgentOfAWrappedServerCorrectsACallThatFailed(t *testing.T) {
 	a := n.agent(nil, "--session", n.file(lettingAgent))
 	before := n.manifest()
 	n.fault(mcptest.Deny)
-	r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "bad"}})
+	r, err := a.CallTool(t.Context(),
+		&sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "bad"}})
 	require.NoError(t, err)
 	require.True(t, r.IsError)
 	var failed mcp.Outcome
@@ -415,7 +437,8 @@ func TestTheAgentOfAWrappedServerCorrectsACallThatFailed(t *testing.T) {
 	require.Contains(t, step.Error, "it did not work")
 	require.Contains(t, failed.Next, "call unwind_resolve with its digest, "+string(step.Park.Digest))
 
-	resolve := arguments{"step": step.ID, "digest": step.Park.Digest, "do": "retry", "arguments": arguments{"id": "there", "bod": "good"}}
+	resolve := arguments{"step": step.ID, "digest": step.Park.Digest, "do": "retry",
+		"arguments": arguments{"id": "there", "bod": "good"}}
 	require.Contains(t, a.isRefused("unwind_resolve", resolve).Text, "bod")
 	n.fault("")
 	resolve["arguments"] = arguments{"id": "there", "body": "${{ good }}"}
@@ -433,7 +456,8 @@ func TestAServerThatIsReachedByURLIsWrapped(t *testing.T) {
 	served := httptest.NewServer(mcptest.Handler(n.dir, false))
 	t.Cleanup(func() { served.CloseClientConnections(); served.Close() })
 	t.Setenv("NOTES_TOKEN", mcptest.Token)
-	require.NoError(t, os.WriteFile(n.declarations, []byte(strings.Replace(mcptest.Declarations, "local: true", "", 1)), 0o600))
+	require.NoError(t,
+		os.WriteFile(n.declarations, []byte(strings.Replace(mcptest.Declarations, "local: true", "", 1)), 0o600))
 	n.command = served.URL
 	before := n.manifest()
 	a := n.agent(nil, "--token", "env:NOTES_TOKEN", "--wait", "100ms")
@@ -450,7 +474,8 @@ func TestAServerThatIsReachedByURLIsWrapped(t *testing.T) {
 	n.ok("reject", n.ids()[0], "s3", "--why", "not now")
 	n.until(n.ids()[0], func(s protocol.State) bool { return s.Steps[2].State == protocol.RolledBack })
 	n.fault(mcptest.Lose)
-	lost, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "three"}})
+	lost, err := a.CallTool(t.Context(),
+		&sdk.CallToolParams{Name: "put_note", Arguments: arguments{"id": "there", "body": "three"}})
 	require.NoError(t, err)
 	require.Contains(t, textOf(lost), "the answer of the server was lost")
 	n.fault("")

@@ -20,7 +20,8 @@ var wraps = map[string]func(n *notes) *exec.Cmd{
 		served := httptest.NewServer(mcptest.Handler(n.dir, false))
 		n.Cleanup(func() { served.CloseClientConnections(); served.Close() })
 		n.Setenv("NOTES_TOKEN", mcptest.Token)
-		require.NoError(n, os.WriteFile(n.declarations, []byte(strings.Replace(mcptest.Declarations, "local: true", "", 1)), 0o600))
+		require.NoError(n,
+			os.WriteFile(n.declarations, []byte(strings.Replace(mcptest.Declarations, "local: true", "", 1)), 0o600))
 		n.command = served.URL
 		return n.starter("--token", "env:NOTES_TOKEN", "--wait", "100ms")
 	},
@@ -39,7 +40,8 @@ func TestWhatAWrappedServerHasBesidesTools(t *testing.T) {
 			var its, all said
 			require.NoError(t, json.Unmarshal([]byte(bare.hello), &its))
 			require.NoError(t, json.Unmarshal([]byte(ours.hello), &all))
-			its.Capabilities["extensions"] = map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}} // the calls of its tools can be tasks
+			// the calls of its tools can be tasks
+			its.Capabilities["extensions"] = map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}
 			require.Equal(t, its.Capabilities, all.Capabilities)
 			require.Contains(t, all.Instructions, "unwind_status")
 			require.True(t, strings.HasSuffix(all.Instructions, "\n\n"+its.Instructions), all.Instructions)
@@ -55,13 +57,18 @@ func TestWhatAWrappedServerHasBesidesTools(t *testing.T) {
 				{"prompts/list", nil},
 				{"prompts/get", arguments{"name": "shorten", "arguments": arguments{"id": "there"}}},
 				{"prompts/get", arguments{"name": "lengthen"}},
-				{"completion/complete", arguments{"ref": arguments{"type": "ref/prompt", "name": "shorten"}, "argument": arguments{"name": "id", "value": "th"}}},
+				{"completion/complete",
+					arguments{"ref": arguments{"type": "ref/prompt", "name": "shorten"},
+						"argument": arguments{"name": "id", "value": "th"}}},
 				{"logging/setLevel", arguments{"level": "warning"}},
 			} {
 				require.Equal(t, bare.ask(r.method, r.params), ours.ask(r.method, r.params), "%v", r)
 			}
 			require.Contains(t, ours.ask("resources/read", arguments{"uri": "note://there"}), "old")
-			require.Contains(t, ours.ask("completion/complete", arguments{"ref": arguments{"type": "ref/prompt", "name": "shorten"}, "argument": arguments{"name": "id", "value": "th"}}), `["there"]`)
+			require.Contains(t,
+				ours.ask("completion/complete",
+					arguments{"ref": arguments{"type": "ref/prompt", "name": "shorten"},
+						"argument": arguments{"name": "id", "value": "th"}}), `["there"]`)
 		})
 	}
 }
@@ -73,9 +80,12 @@ func TestWhatAWrappedServerTellsItsClient(t *testing.T) {
 			w := connectWire(t, wrap(n))
 			w.ask("logging/setLevel", arguments{"level": "info"})
 			w.ask("resources/subscribe", arguments{"uri": "note://there"})
-			w.ask("tools/call", arguments{"name": "get_note", "arguments": arguments{"id": "there"}, "_meta": arguments{"progressToken": 7}})
+			w.ask("tools/call",
+				arguments{"name": "get_note", "arguments": arguments{"id": "there"}, "_meta": arguments{"progressToken": 7}})
 			w.until("notifications/progress", `{"progressToken":7,"message":"half of get_note","progress":1,"total":2}`)
-			w.ask("tools/call", arguments{"name": "put_note", "arguments": arguments{"id": "there", "body": "new"}, "_meta": arguments{"progressToken": "mine"}})
+			w.ask("tools/call",
+				arguments{"name": "put_note", "arguments": arguments{"id": "there", "body": "new"},
+					"_meta": arguments{"progressToken": "mine"}})
 			w.until("notifications/progress", `{"progressToken":"mine","message":"half of put_note","progress":1,"total":2}`)
 			w.until("notifications/message", `{"data":"put","level":"info","logger":"notes"}`)
 			w.until("notifications/resources/updated", `{"uri":"note://there"}`)

@@ -26,13 +26,15 @@ type orphanFlags struct {
 
 func (f *orphanFlags) addTo(c *cobra.Command) {
 	f.output = "text"
-	c.Flags().StringVar(&f.host, "host", "", "the `host` whose journals are searched (default UNWIND_HOST, else this machine)")
+	c.Flags().StringVar(&f.host, "host", "",
+		"the `host` whose journals are searched (default UNWIND_HOST, else this machine)")
 	c.Flags().StringVar(&f.queue, "queue", "", "shared task `queue` of the workers (default UNWIND_QUEUE, else unwind)")
 	f.output.addTo(c)
 }
 
 // askHost has the host do it.
-func (p *program) askHost(ctx context.Context, c *tasks.Client, f *orphanFlags, r protocol.OrphansRequest) (found protocol.OrphansResult, err error) {
+func (p *program) askHost(ctx context.Context, c *tasks.Client, f *orphanFlags,
+	r protocol.OrphansRequest) (found protocol.OrphansResult, err error) {
 	if f.host == "" {
 		f.host = os.Getenv("UNWIND_HOST")
 	}
@@ -53,9 +55,9 @@ func (p *program) orphansCommand() *cobra.Command {
 		Use:     "orphans",
 		GroupID: groupAfter,
 		Short:   "Find and undo what no task knows any more",
-		Long: `An orphan is an open undo record whose task the Temporal server does not know: its history was deleted, or the server was
-restored from a backup. No recovery can undo it, and retention keeps it. "starter orphans list" lists those of a host, and
-"starter orphans undo" undoes one.
+		Long: `An orphan is an open undo record whose task the Temporal server does not know: its history was
+deleted, or the server was restored from a backup. No recovery can undo it, and retention keeps it.
+"starter orphans list" lists those of a host, and "starter orphans undo" undoes one.
 
 ` + exitStatuses,
 		Example: `  starter orphans list --host build-1
@@ -95,7 +97,8 @@ func (p *program) listOrphansCommand() *cobra.Command {
 				p.printf("no orphans on host %s\n", f.host)
 			}
 			for _, o := range found.Orphans {
-				p.printf("%s  %s  step %s of %s\n", o.Token, o.Since.UTC().Format(time.RFC3339), terminal.OneLine(o.Step), terminal.OneLine(o.Workflow))
+				p.printf("%s  %s  step %s of %s\n", o.Token, o.Since.UTC().Format(time.RFC3339), terminal.OneLine(o.Step),
+					terminal.OneLine(o.Workflow))
 			}
 			if found.More > 0 {
 				p.printf("... and %d more\n", found.More)
@@ -114,9 +117,10 @@ func (p *program) undoOrphanCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undo TOKEN",
 		Short: "Undo an orphan, as its task would have",
-		Long: `Undo shows the entry that the record holds and how the world compares with it, asks, and has the worker of the host undo the
-step. It is refused where the server knows the task of the record: that task undoes it. What somebody else has changed since
-is not overwritten: the command shows it, and --force with the digest of exactly that overwrites it.
+		Long: `Undo shows the entry that the record holds and how the world compares with it, asks, and has the
+worker of the host undo the step. It is refused where the server knows the task of the record: that
+task undoes it. What somebody else has changed since is not overwritten: the command shows it, and
+--force with the digest of exactly that overwrites it.
 
 Of several orphans on one resource, undo the newest first.
 
@@ -134,7 +138,8 @@ Of several orphans on one resource, undo the newest first.
 				p.printOrphan(*found.Orphan)
 			}
 			if !yes && !terminal.IsTerminal(p.streams.In) {
-				return usage.Errorf("the standard input is not a terminal, so nobody can be asked: nothing was touched; give --yes to undo it")
+				return usage.Errorf(
+					"the standard input is not a terminal, so nobody can be asked: nothing was touched; give --yes to undo it")
 			}
 			if err := p.confirm(decisionFlags{yes: yes}, "", "undo it?"); err != nil {
 				return err
@@ -155,7 +160,8 @@ Of several orphans on one resource, undo the newest first.
 
 // printOrphan shows what would be undone.
 func (p *program) printOrphan(o protocol.Orphan) {
-	p.printf("step %s of %s: %s, begun %s\n", terminal.OneLine(o.Step), terminal.OneLine(o.Workflow), o.Action, o.Since.UTC().Format(time.RFC3339))
+	p.printf("step %s of %s: %s, begun %s\n", terminal.OneLine(o.Step), terminal.OneLine(o.Workflow), o.Action,
+		o.Since.UTC().Format(time.RFC3339))
 	for _, key := range o.Keys {
 		p.printf("  on    %s\n", terminal.OneLine(key))
 	}
@@ -180,7 +186,9 @@ func (p *program) reportOrphan(o protocol.Orphan, asJSON bool) error {
 		if !asJSON {
 			p.printf("%s\n", strings.TrimRight(terminal.Printable(u.Drift.Diff), "\n"))
 		}
-		return exit{statusNeedsPerson, usage.Errorf("it was changed since, and nothing was touched; to overwrite exactly that, add --force %s", u.Drift.Digest)}
+		return exit{statusNeedsPerson,
+			usage.Errorf("it was changed since, and nothing was touched; to overwrite exactly that, add --force %s",
+				u.Drift.Digest)}
 	case !u.Outcome.Settles():
 		return exit{statusFailed, usage.Errorf("it is not undone: the record stays")}
 	}

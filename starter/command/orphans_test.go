@@ -53,9 +53,10 @@ steps:
 	require.Equal(t, statusUsage, known.status, "%+v", known)
 	require.Contains(t, known.err, "is no orphan: the server knows its task "+t.Name())
 
-	_, err = d.client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
-		Namespace: d.server.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: t.Name()},
-	})
+	_, err = d.client.WorkflowService().DeleteWorkflowExecution(t.Context(),
+		&workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace: d.server.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: t.Name()},
+		})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(list()) == 2 }, waitFor, tick)
 

@@ -11,17 +11,19 @@ import (
 // pause has somebody pause a task in Temporal.
 func (d *desk) pause(id string) {
 	d.Helper()
-	_, err := d.client.WorkflowService().PauseWorkflowExecution(d.Context(), &workflowservice.PauseWorkflowExecutionRequest{
-		Namespace: d.server.Namespace, WorkflowId: id, Identity: "ann", Reason: "lunch", RequestId: id,
-	})
+	_, err := d.client.WorkflowService().PauseWorkflowExecution(d.Context(),
+		&workflowservice.PauseWorkflowExecutionRequest{
+			Namespace: d.server.Namespace, WorkflowId: id, Identity: "ann", Reason: "lunch", RequestId: id,
+		})
 	require.NoError(d, err)
 }
 
 func (d *desk) unpause(id string) {
 	d.Helper()
-	_, err := d.client.WorkflowService().UnpauseWorkflowExecution(d.Context(), &workflowservice.UnpauseWorkflowExecutionRequest{
-		Namespace: d.server.Namespace, WorkflowId: id, Identity: "ann", RequestId: id + "-again",
-	})
+	_, err := d.client.WorkflowService().UnpauseWorkflowExecution(d.Context(),
+		&workflowservice.UnpauseWorkflowExecutionRequest{
+			Namespace: d.server.Namespace, WorkflowId: id, Identity: "ann", RequestId: id + "-again",
+		})
 	require.NoError(d, err)
 }
 
@@ -41,14 +43,17 @@ func TestAPausedTaskIsAliveAndTakesNoDecision(t *testing.T) {
 	shown := d.ok("show", id)
 	require.Contains(t, shown, "forward, paused\n")
 	require.Contains(t, shown, "by ann (lunch)")
-	require.Contains(t, shown, "temporal workflow unpause --address "+d.server.Address+" --namespace default --workflow-id "+id)
+	require.Contains(t, shown,
+		"temporal workflow unpause --address "+d.server.Address+" --namespace default --workflow-id "+id)
 	require.Equal(t, "ann", d.shown(id).Paused.Who)
 	require.Eventually(t, func() bool {
 		return strings.Contains(normal(d.ok("list", "--gate")), "\n"+id+"\n set it twice open, paused gate of two ")
 	}, waitFor, tick, "its gate is listed")
 
 	for _, command := range [][]string{
-		{"approve", id, "two", "--yes"}, {"reject", id, "two", "--why", "no"}, {"resolve", id, "two", "--do", "retry", "--why", "no"}, {"cancel", id}, {"recover", id}, {"rollback", id, "--why", "no"},
+		{"approve", id, "two", "--yes"}, {"reject", id, "two", "--why", "no"},
+		{"resolve", id, "two", "--do", "retry", "--why", "no"}, {"cancel", id}, {"recover", id}, {"rollback", id, "--why",
+			"no"},
 	} {
 		r := d.do(command...)
 		require.Equal(t, statusUsage, r.status, "%v: %s%s", command, r.out, r.err)

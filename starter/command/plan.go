@@ -17,11 +17,13 @@ func (p *program) planCommand() *cobra.Command {
 		Use:     "plan FILE",
 		GroupID: groupLook,
 		Short:   "Show what a task would do, and how each step would be undone",
-		Long: `Plan has a worker plan every step of a task file (- is the standard input) against the world as it is, and touches nothing.
-For each step it prints the change, its diff, the risk, how it would be undone, what an undo would not bring back, and
-whether a person would be asked. What depends on the outputs of earlier steps cannot be known before they have run.
+		Long: `Plan has a worker plan every step of a task file (- is the standard input) against the world as it
+is, and touches nothing. For each step it prints the change, its diff, the risk, how it would be
+undone, what an undo would not bring back, and whether a person would be asked. What depends on the
+outputs of earlier steps cannot be known before they have run.
 
-A step that is certain to be refused makes the exit status 2: the task would be refused before anything is touched.
+A step that is certain to be refused makes the exit status 2: the task would be refused before
+anything is touched.
 
 ` + howChecked + "\n\n" + exitStatuses,
 		Example: `  starter plan release.yaml

@@ -35,12 +35,13 @@ func (p *program) postgresPrepareCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "prepare DATABASE [SCHEMA.TABLE...]",
 		Short: "Make the tables of a database ready, or take everything of Unwind away",
-		Long: `Prepare makes the schema "unwind", in which undo records are kept, and on each table triggers "!unwind ...", which capture
-rows in steps only. DATABASE is the name of one of postgres.databases in the worker's config. Without tables, it prepares all
-that steps may change.
+		Long: `Prepare makes the schema "unwind", in which undo records are kept, and on each table triggers
+"!unwind ...", which capture rows in steps only. DATABASE is the name of one of postgres.databases
+in the worker's config. Without tables, it prepares all that steps may change.
 
-A step prepares what it needs by itself. Prepare does it before, at a time that you choose: for each table it waits at most two
-seconds at a time for a lock, a few times, so that nobody waits longer behind it.
+A step prepares what it needs by itself. Prepare does it before, at a time that you choose: for each
+table it waits at most two seconds at a time for a lock, a few times, so that nobody waits longer
+behind it.
 
 --print only prints the SQL. --remove takes everything away, unless undo records are still needed.
 
@@ -84,7 +85,8 @@ seconds at a time for a lock, a few times, so that nobody waits longer behind it
 }
 
 // withPreparation connects to a database of a worker's config.
-func (p *program) withPreparation(ctx context.Context, file, database string, do func(*postgres.Preparation) error) error {
+func (p *program) withPreparation(ctx context.Context, file, database string,
+	do func(*postgres.Preparation) error) error {
 	c, err := host.ReadConfig(file)
 	if err != nil {
 		return usage.Wrap(err)
@@ -97,7 +99,8 @@ func (p *program) withPreparation(ctx context.Context, file, database string, do
 		databases = s.Config(c.Opening())
 	}
 	if _, known := databases.Databases[database]; !known {
-		return usage.Errorf("%q is not one of postgres.databases in %s; there are: %s", database, file, strings.Join(slices.Sorted(maps.Keys(databases.Databases)), ", "))
+		return usage.Errorf("%q is not one of postgres.databases in %s; there are: %s", database, file,
+			strings.Join(slices.Sorted(maps.Keys(databases.Databases)), ", "))
 	}
 	ready, err := databases.OpenPreparation(ctx, database)
 	if err != nil {

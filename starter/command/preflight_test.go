@@ -13,12 +13,14 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// validate, with a config or by asking, plan and run refuse the same, and cite the lines of the file.
+// validate, with a config or by asking, plan and run refuse the same, and cite the lines of the
+// file.
 func TestWhatCannotWorkIsRefusedAlikeByValidatePlanAndRun(t *testing.T) {
 	d := newDesk(t)
 	root := t.TempDir()
 	config := filepath.Join(t.TempDir(), "worker.yaml")
-	require.NoError(t, os.WriteFile(config, []byte("file:\n  roots: ["+root+"]\nstate: "+filepath.Join(root, "state")+"\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(config, []byte("file:\n  roots: ["+root+"]\nstate: "+filepath.Join(root, "state")+"\n"), 0o600))
 	path := d.file(fmt.Sprintf(`name: cannot work
 steps:
   - id: one
@@ -35,7 +37,8 @@ steps:
     check:
       - command: [rm, "{path}"]
 `, root))
-	want := fmt.Sprintf(`%[1]s:10:13: steps.two: path: "/etc/unwind-test" is outside the allowed roots; this worker allows %[2]s
+	want := fmt.Sprintf(
+		`%[1]s:10:13: steps.two: path: "/etc/unwind-test" is outside the allowed roots; this worker allows %[2]s
 %[1]s:15:18: steps.three: check[0].command: this worker does not allow "rm" in a check; checkCommands in its config allows none
 `, path, root)
 
@@ -46,7 +49,8 @@ steps:
 	require.Empty(t, entries, "looking makes nothing")
 
 	d.stopWorker()
-	served := host.Config{State: t.TempDir(), Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}}.WithEnvironment(os.LookupEnv)
+	served := host.Config{State: t.TempDir(),
+		Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}}.WithEnvironment(os.LookupEnv)
 	served.Queue = d.queue
 	w, err := host.Start(t.Context(), served,
 		host.Options{Client: d.client, Namespace: "default", Worlds: []activities.World{d.world.world()}})
@@ -58,7 +62,8 @@ steps:
 	require.Equal(t, statusUsage, plan.status)
 	require.Equal(t, want, withoutPrefix(plan).err)
 	require.Contains(t, plan.out, "1. one  file.write  on host here\n  change    create ")
-	require.Contains(t, plan.out, "  refused   will be refused, and the task with it: path: \"/etc/unwind-test\" is outside")
+	require.Contains(t, plan.out,
+		"  refused   will be refused, and the task with it: path: \"/etc/unwind-test\" is outside")
 
 	run := d.do("run", path)
 	require.Equal(t, statusUsage, run.status)
@@ -68,8 +73,13 @@ steps:
 	require.Equal(t, statusUsage, watched.status)
 	require.NotContains(t, watched.out+watched.err, "unwinding", "there is nothing to unwind")
 
-	fine := d.file(fmt.Sprintf("name: works\nsteps:\n  - {id: one, uses: file.write, with: {path: %[1]s/one, content: x}}\n  - {id: two, uses: file.write, with: {path: %[1]s/two, content: '${{ steps.one.outputs.sha256 }}'}}\n", root))
-	require.Equal(t, fine+`: task "works" is valid: 2 steps`+"\nchecked when earlier steps have run, as far as they depend on them: two\n", d.ok("validate", fine))
+	fine := d.file(
+		fmt.Sprintf(
+			"name: works\nsteps:\n  - {id: one, uses: file.write, with: {path: %[1]s/one, content: x}}\n  - {id: two, uses: "+
+				"file.write, with: {path: %[1]s/two, content: '${{ steps.one.outputs.sha256 }}'}}\n", root))
+	require.Equal(t,
+		fine+`: task "works" is valid: 2 steps`+"\nchecked when earlier steps have run, as far as they depend on them: two\n",
+		d.ok("validate", fine))
 }
 
 // withoutPrefix takes away what begins every error of the program.

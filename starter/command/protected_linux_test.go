@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// TestAProtectionThatStaysParksAtOnce: a prevent_destroy in a module outside of the configuration's folder, which no undo leaves out.
+// TestAProtectionThatStaysParksAtOnce: a prevent_destroy in a module outside of the configuration's
+// folder, which no undo leaves out.
 func TestAProtectionThatStaysParksAtOnce(t *testing.T) {
 	terraformtest.Require(t)
 	d := newDesk(t)
@@ -60,7 +61,8 @@ steps:
 	require.Contains(t, shown, reason)
 	require.Contains(t, shown, "Destroy the object by hand, then retry; or accept what there is")
 	undos := 0
-	for history := d.client.GetWorkflowHistory(t.Context(), t.Name(), "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); {
+	for history := d.client.GetWorkflowHistory(t.Context(), t.Name(), "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); {
 		event, err := history.Next()
 		require.NoError(t, err)
 		if a := event.GetActivityTaskScheduledEventAttributes(); a.GetActivityType().GetName() == "terraform.apply.undo" {

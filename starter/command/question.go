@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// question is one that a person at the terminal can answer: about a gate, a parked step, or a parked undo.
+// question is one that a person at the terminal can answer: about a gate, a parked step, or a
+// parked undo.
 type question struct {
 	digest activities.Digest // of what is decided about
 	prompt string
@@ -26,7 +27,8 @@ type question struct {
 // sender sends a decision to a task, and says what that has come to.
 type sender func(context.Context, tasks.Run) (string, error)
 
-// questionsIn are those that stand in a state. An undo that waits for its host is none: it continues by itself.
+// questionsIn are those that stand in a state. An undo that waits for its host is none: it
+// continues by itself.
 func (a *asker) questionsIn(s protocol.State) (all []question) {
 	for _, g := range s.Gates {
 		all = append(all, aboutGate(a.Client, g))
@@ -57,7 +59,8 @@ func aboutGate(c *tasks.Client, g protocol.GateView) question {
 				return nil
 			}
 			return func(ctx context.Context, t tasks.Run) (string, error) {
-				return sendDecision(ctx, c, t, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: currentUser(), Why: why}, approve)
+				return sendDecision(ctx, c, t, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: currentUser(), Why: why},
+					approve)
 			}
 		},
 	}
@@ -71,7 +74,8 @@ func aboutPark(c *tasks.Client, r compensations.StepReport) question {
 	return askWhichWay(c, "the undo of step "+r.Step, r.Step, r.Digest, ways)
 }
 
-// aboutParkedStep asks about a step that has failed. Its parameters are corrected with starter resolve.
+// aboutParkedStep asks about a step that has failed. Its parameters are corrected with starter
+// resolve.
 func aboutParkedStep(c *tasks.Client, p protocol.ParkView) question {
 	return askWhichWay(c, "step "+p.Step, p.Step, p.Digest, p.Ways)
 }

@@ -19,15 +19,18 @@ func (p *program) recoverCommand() *cobra.Command {
 		Use:     "recover ID",
 		GroupID: groupAfter,
 		Short:   "Unwind a task that ended without unwinding",
-		Long: `Recover unwinds a task that was terminated, timed out or ended by the server: it rebuilds the ledger from the history and
-undoes every step that may have acted, last in first out. A recovery that was itself terminated is recovered in the same
-way. Workers look for such tasks every few minutes (the Schedule QUEUE-sweep); this does it at once.
+		Long: `Recover unwinds a task that was terminated, timed out or ended by the server: it rebuilds the ledger
+from the history and undoes every step that may have acted, last in first out. A recovery that was
+itself terminated is recovered in the same way. Workers look for such tasks every few minutes (the
+Schedule QUEUE-sweep); this does it at once.
 
-With --take-over, a task that is still running but stuck (because its code changed, say) is terminated first, and so is one
-that is paused. To unwind a task that is running normally, use "starter cancel".
+With --take-over, a task that is still running but stuck (because its code changed, say) is
+terminated first, and so is one that is paused. To unwind a task that is running normally, use
+"starter cancel".
 
-The history must still be there, so the retention of the namespace must be longer than a dead task may stay unnoticed. A
-recovery that waits for a person may wait longer: its own history holds the ledger.
+The history must still be there, so the retention of the namespace must be longer than a dead task
+may stay unnoticed. A recovery that waits for a person may wait longer: its own history holds the
+ledger.
 
 ` + exitStatuses,
 		Example: `  starter recover release-k3x9q2 --watch
@@ -46,23 +49,28 @@ recovery that waits for a person may wait longer: its own history holds the ledg
 			}
 			dead, err := find(ctx, args[0])
 			if recovery.WhyOf(err) == recovery.Alive && !takeOver {
-				return usage.Errorf("%w: `starter cancel %s`, or `starter recover %s --take-over`", err, terminal.ShellQuote(args[0]), terminal.ShellQuote(args[0]))
+				return usage.Errorf("%w: `starter cancel %s`, or `starter recover %s --take-over`", err,
+					terminal.ShellQuote(args[0]), terminal.ShellQuote(args[0]))
 			}
 			if recovery.WhyOf(err) == recovery.Paused {
-				return usage.Errorf("%w: `%s`, or `starter recover %s --take-over`", err, c.UnpauseCommand(args[0]), terminal.ShellQuote(args[0]))
+				return usage.Errorf("%w: `%s`, or `starter recover %s --take-over`", err, c.UnpauseCommand(args[0]),
+					terminal.ShellQuote(args[0]))
 			}
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)
 			}
-			// Whether the workers' data converter can read it is for the worker that recovers it to find out.
-			if err := c.Recoveries().Readable(ctx, dead, c.DataConverter()); err != nil && recovery.WhyOf(err) != recovery.Unreadable {
+			// Whether the workers' data converter can read it is for the worker that recovers it to find
+			// out.
+			if err := c.Recoveries().Readable(ctx, dead, c.DataConverter()); err != nil &&
+				recovery.WhyOf(err) != recovery.Unreadable {
 				return c.WayOut(ctx, args[0], err)
 			}
 			run, err := c.Recoveries().Recover(ctx, dead, currentUser())
 			if err != nil {
 				return c.WayOut(ctx, args[0], err)
 			}
-			return p.reportStarted(ctx, c, run, fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), f)
+			return p.reportStarted(ctx, c, run,
+				fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), f)
 		}),
 	}
 	c.Flags().BoolVar(&takeOver, "take-over", false, "terminate the task first if it runs")

@@ -17,14 +17,15 @@ func (p *program) redoCommand() *cobra.Command {
 		Use:     "redo ID",
 		GroupID: groupAfter,
 		Short:   "Reverse a rollback",
-		Long: `Redo reverses a rollback, while the undo records are kept: file.* and container.exec get back exactly what was
-undone; other steps run again, and what they create has new ids. ID is the task, or one of its rollbacks if several parts
-were rolled back.
+		Long: `Redo reverses a rollback, while the undo records are kept: file.* and container.exec get back
+exactly what was undone; other steps run again, and what they create has new ids. ID is the task, or
+one of its rollbacks if several parts were rolled back.
 
 ` + exitStatuses,
-		Example:           `  starter redo release-k3x9q2 --watch`,
-		Args:              exactArguments("ID"),
-		ValidArgsFunction: p.completeTask(tasks.Filter{Types: []string{protocol.RollbackType}, Status: string(compensations.Unwound)}, nil),
+		Example: `  starter redo release-k3x9q2 --watch`,
+		Args:    exactArguments("ID"),
+		ValidArgsFunction: p.completeTask(tasks.Filter{Types: []string{protocol.RollbackType},
+			Status: string(compensations.Unwound)}, nil),
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			if err := f.checkOutput(); err != nil {
 				return err

@@ -9,9 +9,11 @@ import (
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 )
 
-// A server that takes no updates, as one does whose limits are used up, takes every decision all the same, as a signal.
+// A server that takes no updates, as one does whose limits are used up, takes every decision all
+// the same, as a signal.
 func TestADecisionGetsThroughWhereTheServerTakesNoUpdates(t *testing.T) {
-	server, err := devserver.Start(t.Context(), devserver.Options{Settings: map[string]any{"frontend.enableUpdateWorkflowExecution": false}})
+	server, err := devserver.Start(t.Context(),
+		devserver.Options{Settings: map[string]any{"frontend.enableUpdateWorkflowExecution": false}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
 	c, err := client.Dial(server.ClientOptions())

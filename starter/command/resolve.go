@@ -28,10 +28,11 @@ func (p *program) resolveCommand() *cobra.Command {
 		Use:     "resolve ID STEP --do retry|force|skip|accept|reset|unwind",
 		GroupID: groupDecide,
 		Short:   "Resolve an undo, or a failed step, that is parked",
-		Long: `Resolve decides about the undo of a step that needs a person: because someone else has changed the resource, because the
-undo failed for good, or because nobody can know whether the step acted. It shows why, asks, and sends the decision with
-the digest of what it showed: if that is different by then, it is refused. An undo that waits for its host continues by
-itself when the host is back; skip and accept end the wait.
+		Long: `Resolve decides about the undo of a step that needs a person: because someone else has changed the
+resource, because the undo failed for good, or because nobody can know whether the step acted. It
+shows why, asks, and sends the decision with the digest of what it showed: if that is different by
+then, it is refused. An undo that waits for its host continues by itself when the host is back; skip
+and accept end the wait.
 
   retry    undo it again
   force    overwrite exactly the drift that is shown, and nothing newer
@@ -46,10 +47,11 @@ A step with on_failure: ask is parked when it has failed and was undone. About i
   skip     leave it out, with the steps that need it
   unwind   undo the whole task
 
-In a script give --digest (from "starter show ID -o json": .report.steps[].digest, of a step .parks[].digest) or --yes.
+In a script give --digest (from "starter show ID -o json": .report.steps[].digest, of a step
+.parks[].digest) or --yes.
 
-The Temporal UI and CLI can decide too, by the signal or the update "resolve" with
-{"step": ..., "digest": ..., "do": ..., "who": ..., "why": ...}, about a step also "with".
+The Temporal UI and CLI can decide too, by the signal or the update "resolve" with {"step": ...,
+"digest": ..., "do": ..., "who": ..., "why": ...}, about a step also "with".
 
 ` + exitStatuses,
 		Example: `  starter resolve release-k3x9q2 settings --do force
@@ -68,13 +70,15 @@ The Temporal UI and CLI can decide too, by the signal or the update "resolve" wi
 		}),
 	}
 	c.Flags().StringVar(&do, "do", "", "what to `do`: "+strings.Join(decisions, ", ")+"; required")
-	c.Flags().StringArrayVar(&with, "with", nil, "with retry of a step: `KEY=VALUE` for one parameter, repeatable, or a file with all of them")
+	c.Flags().StringArrayVar(&with, "with", nil,
+		"with retry of a step: `KEY=VALUE` for one parameter, repeatable, or a file with all of them")
 	f.addTo(c)
 	_ = c.RegisterFlagCompletionFunc("do", cobra.FixedCompletions(decisions, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
-func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step string, do compensations.Do, with []string, f decisionFlags) error {
+func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step string, do compensations.Do, with []string,
+	f decisionFlags) error {
 	t, s, err := c.OpenStep(ctx, id, step)
 	if err != nil {
 		return err
@@ -83,7 +87,9 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 		return p.resolveStep(ctx, c, t, s.Parks[i], do, with, f)
 	}
 	if len(with) > 0 || do == protocol.DoUnwind {
-		return usage.Errorf("step %s of task %s is not parked after a failure, so --do unwind and --with do not fit: nothing was sent%s", step, s.Task, otherParks(s))
+		return usage.Errorf(
+			"step %s of task %s is not parked after a failure, so --do unwind and --with do not fit: nothing was sent%s", step,
+			s.Task, otherParks(s))
 	}
 	park, err := findPark(s, step)
 	if err != nil {
@@ -101,14 +107,18 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	return p.send(ctx, c, t, protocol.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}})
+	return p.send(ctx, c, t,
+		protocol.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(),
+			Why: f.why}})
 }
 
 // resolveStep decides about a step that has failed.
-func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run, park protocol.ParkView, do compensations.Do, with []string, f decisionFlags) error {
+func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run, park protocol.ParkView,
+	do compensations.Do, with []string, f decisionFlags) error {
 	switch {
 	case !slices.Contains(park.Ways, do):
-		return usage.Errorf("--do %s: does not fit step %s, which failed: nothing was sent; use %s", do, park.Step, joinWays(park.Ways))
+		return usage.Errorf("--do %s: does not fit step %s, which failed: nothing was sent; use %s", do, park.Step,
+			joinWays(park.Ways))
 	case len(with) > 0 && do != compensations.Retry:
 		return usage.Errorf("--with: only --do retry takes other parameters: nothing was sent")
 	}
@@ -121,7 +131,8 @@ func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run,
 		return err
 	}
 	return p.send(ctx, c, t, protocol.Resolution{
-		Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why}, With: corrected,
+		Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why},
+		With:       corrected,
 	})
 }
 
@@ -153,15 +164,20 @@ func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r protoco
 // checkDecision refuses a decision that would have no effect.
 func checkDecision(park compensations.StepReport, do compensations.Do) error {
 	switch {
-	case compensations.UndoState(park.State) == compensations.Waiting && do != compensations.Skip && do != compensations.Accept:
-		return usage.Errorf("--do %s: step %s is %s, and continues by itself: nothing was sent; use skip or accept to end it", do, park.Step, park.Reason)
+	case compensations.UndoState(park.State) == compensations.Waiting && do != compensations.Skip &&
+		do != compensations.Accept:
+		return usage.Errorf("--do %s: step %s is %s, and continues by itself: nothing was sent; use skip or accept to end it",
+			do, park.Step, park.Reason)
 	case do == compensations.Force && !render.Drifted(park):
-		return usage.Errorf("--do %s: step %s has not drifted, so there is nothing to force: nothing was sent; use retry, skip or accept", do, park.Step)
+		return usage.Errorf(
+			"--do %s: step %s has not drifted, so there is nothing to force: nothing was sent; use retry, skip or accept", do,
+			park.Step)
 	}
 	return nil
 }
 
-// checkReset refuses to reset what an action cannot reset. Of an action that only a worker knows, the worker says so.
+// checkReset refuses to reset what an action cannot reset. Of an action that only a worker knows,
+// the worker says so.
 func (p *program) checkReset(park compensations.StepReport) error {
 	facts, err := p.workerFacts("")
 	if err != nil {
@@ -194,7 +210,8 @@ func findPark(s protocol.State, step string) (compensations.StepReport, error) {
 	case s.Phase != protocol.Unwinding:
 		return r, usage.Errorf("task %s is not unwinding, it is %s: nothing is parked, and nothing was sent", s.Task, s.Phase)
 	case found:
-		return r, usage.Errorf("the undo of step %s of task %s is not parked, it is %s: nothing was sent%s", step, s.Task, r.State, otherParks(s))
+		return r, usage.Errorf("the undo of step %s of task %s is not parked, it is %s: nothing was sent%s", step, s.Task,
+			r.State, otherParks(s))
 	}
 	return r, usage.Errorf("task %s has no step %q to undo: nothing was sent%s", s.Task, step, otherParks(s))
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// TestWhatIsRetriedSaysWhy: each kind of call that fails before its first heartbeat shows its attempt and why the last one failed.
+// TestWhatIsRetriedSaysWhy: each kind of call that fails before its first heartbeat shows its
+// attempt and why the last one failed.
 func TestWhatIsRetriedSaysWhy(t *testing.T) {
 	d := newDesk(t)
 	d.stopWorker()
@@ -71,7 +72,8 @@ steps:
 			require.Nil(t, pending.GetPendingActivities()[0].GetHeartbeatDetails(), "it has told nothing of itself")
 			line := fmt.Sprintf(`trouble: %s, attempt \d+: %s\n`, regexp.QuoteMeta(each.what), regexp.QuoteMeta(reason))
 			require.Regexp(t, `(?m)^`+line, d.ok("show", id))
-			require.Eventually(t, func() bool { return regexp.MustCompile(`s  ` + line).MatchString(watched.out.String()) }, waitFor, tick)
+			require.Eventually(t, func() bool { return regexp.MustCompile(`s  ` + line).MatchString(watched.out.String()) },
+				waitFor, tick)
 			if each.step != "" && id != back {
 				require.Regexp(t, `(?m)^ +trouble +`+line[len("trouble: "):], d.ok("show", id, each.step))
 			}

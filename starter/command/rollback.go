@@ -20,8 +20,9 @@ func (p *program) rollbackCommand() *cobra.Command {
 		Use:     "rollback ID",
 		GroupID: groupAfter,
 		Short:   "Undo a committed task, or a part of it",
-		Long: `Rollback undoes a task that has committed, last in first out, while its undo records are kept: for an hour, unless its
-task file says otherwise (keep:). It does not overwrite what somebody else has changed since: that undo parks and asks.
+		Long: `Rollback undoes a task that has committed, last in first out, while its undo records are kept: for
+an hour, unless its task file says otherwise (keep:). It does not overwrite what somebody else has
+changed since: that undo parks and asks.
 
   --to     undo only what was done after that savepoint
   --step   undo only that step, and all that depends on it
@@ -32,8 +33,9 @@ What was redone since is rolled back where its redo has done it. "starter redo" 
 		Example: `  starter rollback release-k3x9q2 --watch
   starter rollback release-k3x9q2 --to tested
   starter rollback release-k3x9q2 --step go-live --why "wrong banner"`,
-		Args:              exactArguments("ID"),
-		ValidArgsFunction: p.completeTask(tasks.Filter{Types: recovery.GoForward, Status: string(compensations.Committed)}, nil),
+		Args: exactArguments("ID"),
+		ValidArgsFunction: p.completeTask(tasks.Filter{Types: recovery.GoForward, Status: string(compensations.Committed)},
+			nil),
 		PreRunE: func(*cobra.Command, []string) error {
 			if part.To != "" && part.Step != "" {
 				return usage.Errorf("give --to or --step, not both")

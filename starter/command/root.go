@@ -43,7 +43,8 @@ func Main(o Options) int {
 	return Run(ctx, o, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 }
 
-// Tree returns the commands of a starter for an operating system, as Go names it, for documentation and completion.
+// Tree returns the commands of a starter for an operating system, as Go names it, for documentation
+// and completion.
 func Tree(goos string) *cobra.Command {
 	p := &program{}
 	if goos == "linux" {
@@ -146,11 +147,11 @@ func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "starter",
 		Short: "Run the tasks of AI agents so that everything they did can be undone",
-		Long: `starter runs tasks of AI agents on Temporal: each step's undo is registered before the step runs, risky steps wait
-for a person, and whatever ends a task early unwinds it, last in first out.
+		Long: `starter runs tasks of AI agents on Temporal: each step's undo is registered before the step runs,
+risky steps wait for a person, and whatever ends a task early unwinds it, last in first out.
 
-The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the temporal CLI names, else that of a running
-"starter dev", else localhost:7233.
+The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the temporal CLI names, else
+that of a running "starter dev", else localhost:7233.
 
 ` + exitStatuses,
 		Example: `  starter run release.yaml --watch           # run a task and follow it
@@ -166,7 +167,8 @@ The Temporal server is the one that TEMPORAL_ADDRESS or a profile of the tempora
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage.Errorf("%w; see %s --help", explainFlag(err), c.CommandPath())
 	})
-	root.PersistentFlags().StringVar(&p.ui, "ui", os.Getenv("TEMPORAL_UI"), "address of the Temporal `UI`, for links (default TEMPORAL_UI, else that of a running starter dev)")
+	root.PersistentFlags().StringVar(&p.ui, "ui", os.Getenv("TEMPORAL_UI"),
+		"address of the Temporal `UI`, for links (default TEMPORAL_UI, else that of a running starter dev)")
 	root.AddGroup(
 		&cobra.Group{ID: groupTasks, Title: "Tasks:"},
 		&cobra.Group{ID: groupDecide, Title: "Decide:"},
@@ -207,7 +209,8 @@ func explainFlag(err error) error {
 }
 
 // withConnection connects to the server for the duration of a command.
-func (p *program) withConnection(do func(ctx context.Context, c *tasks.Client, args []string) error) func(*cobra.Command, []string) error {
+func (p *program) withConnection(do func(ctx context.Context, c *tasks.Client,
+	args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := p.connect(cmd.Context())
 		if err != nil {
@@ -219,7 +222,8 @@ func (p *program) withConnection(do func(ctx context.Context, c *tasks.Client, a
 }
 
 // withTask connects to the server and finds the task that the first argument names.
-func (p *program) withTask(do func(ctx context.Context, c *tasks.Client, t tasks.Run) error) func(*cobra.Command, []string) error {
+func (p *program) withTask(do func(ctx context.Context, c *tasks.Client, t tasks.Run) error) func(*cobra.Command,
+	[]string) error {
 	return p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 		t, err := c.Describe(ctx, args[0])
 		if err != nil {
@@ -233,21 +237,24 @@ func (p *program) withTask(do func(ctx context.Context, c *tasks.Client, t tasks
 func exactArguments(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usage.Errorf("%s takes %s, but got %s; see %s --help", c.CommandPath(), strings.Join(names, " and "), activities.CountOf(len(args), "argument"), c.CommandPath())
+			return usage.Errorf("%s takes %s, but got %s; see %s --help", c.CommandPath(), strings.Join(names, " and "),
+				activities.CountOf(len(args), "argument"), c.CommandPath())
 		}
 		for i, a := range args {
 			switch {
 			case strings.TrimSpace(a) == "":
 				return usage.Errorf("%s is empty; see %s --help", names[i], c.CommandPath())
 			case names[i] == "ID" && (len(a) > longestID || !utf8.ValidString(a)):
-				return usage.Errorf("ID %q: no task or session can have this id; `starter list` shows the tasks", terminal.Clip(terminal.OneLine(a), 40))
+				return usage.Errorf("ID %q: no task or session can have this id; `starter list` shows the tasks",
+					terminal.Clip(terminal.OneLine(a), 40))
 			}
 		}
 		return nil
 	}
 }
 
-// longestID is the longest id that a server looks up, unless it is configured otherwise. It refuses others in words of its own.
+// longestID is the longest id that a server looks up, unless it is configured otherwise. It refuses
+// others in words of its own.
 const longestID = 1000
 
 // noArguments refuses any argument.
@@ -284,7 +291,8 @@ type outputFlag string
 
 func (f *outputFlag) addTo(c *cobra.Command) {
 	c.Flags().VarP(f, "output", "o", "`text` or json")
-	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (f *outputFlag) String() string { return string(*f) }

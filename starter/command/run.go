@@ -22,8 +22,9 @@ func (p *program) runCommand() *cobra.Command {
 		Short:   "Run a task",
 		Long: `Run starts the task of a file (- is the standard input) and prints its id.
 
-An id is used once: the same file run twice is two tasks, under two ids. With --watch, run follows the task until its
-end, like "starter watch"; without it, run returns as soon as a worker has accepted the task, or after 5 s without one.
+An id is used once: the same file run twice is two tasks, under two ids. With --watch, run follows
+the task until its end, like "starter watch"; without it, run returns as soon as a worker has
+accepted the task, or after 5 s without one.
 
 ` + howChecked + "\n\n" + exitStatuses,
 		Example: `  starter run release.yaml

@@ -17,7 +17,8 @@ type scriptedAgent struct {
 	catchUp func() // waits until everything that has happened is shown
 }
 
-// work does all acts and finishes the session, or aborts it where one does not end as the example says.
+// work does all acts and finishes the session, or aborts it where one does not end as the example
+// says.
 func (a scriptedAgent) work(ctx context.Context, acts []examples.Act) error {
 	for i, act := range acts {
 		if err := a.act(ctx, fmt.Sprintf("act-%d", i+1), act); err != nil {

@@ -69,7 +69,8 @@ func TestAClientOfTheProtocolDoesTheSame(t *testing.T) {
 	require.NoError(t, err)
 	file := string(e.Source)
 	for name, value := range e.Values(s.Vars()) {
-		file = strings.Replace(file, name+": "+map[string]string{"site": "/srv/site", "container": "app"}[name], name+": "+value.(string), 1)
+		file = strings.Replace(file, name+": "+map[string]string{"site": "/srv/site", "container": "app"}[name],
+			name+": "+value.(string), 1)
 	}
 
 	a := d.newAgent(nil, "--session", d.file(file), "--wait", "100ms")
@@ -116,7 +117,8 @@ func TestADemoWhoseAgentIsSurprisedFailsAndLeavesNothing(t *testing.T) {
 	require.NoError(t, err)
 	e.Acts[2].Ends = protocol.Done
 	out := &strings.Builder{}
-	p := &program{options: th.options(), worker: thisMachine, streams: Streams{In: strings.NewReader(""), Out: lockWriter(out), Err: lockWriter(t.Output())}}
+	p := &program{options: th.options(), worker: thisMachine,
+		streams: Streams{In: strings.NewReader(""), Out: lockWriter(out), Err: lockWriter(t.Output())}}
 	err = p.playExample(th.Context(), e, false)
 	require.ErrorContains(t, err, "the agent, act 3: step build is rolled-back, not done: ")
 	require.Contains(t, out.String(), "unwinding, last in first out")

@@ -21,10 +21,12 @@ func (p *program) sessionCommand() *cobra.Command {
 		Use:     "session COMMAND",
 		GroupID: groupTasks,
 		Short:   "Work step by step: open a session, send steps, roll back, redo, finish",
-		Long: `A session is a task that takes its steps while it runs: a task file with session:, whose list of steps may be empty. A
-failed step is undone alone, and the session goes on. Each command prints its answer as JSON.
+		Long: `A session is a task that takes its steps while it runs: a task file with session:, whose list of
+steps may be empty. A failed step is undone alone, and the session goes on. Each command prints its
+answer as JSON.
 
-Give --request to make a command safe to repeat: a request with the id of an earlier one is that request, and carried out once.
+Give --request to make a command safe to repeat: a request with the id of an earlier one is that
+request, and carried out once.
 
 ` + exitStatuses,
 		Example: `  starter session open session.yaml --id build-7
@@ -36,7 +38,8 @@ Give --request to make a command safe to repeat: a request with the id of an ear
   starter session finish build-7`,
 	}
 	c.AddCommand(
-		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.noteCommand(), p.rollbackSessionCommand(), p.redoSessionCommand(), p.keepContextCommand(), p.sessionContextCommand(), p.awaitSessionCommand(),
+		p.openSessionCommand(), p.addStepsCommand(), p.savepointCommand(), p.noteCommand(), p.rollbackSessionCommand(),
+		p.redoSessionCommand(), p.keepContextCommand(), p.sessionContextCommand(), p.awaitSessionCommand(),
 		p.finishSessionCommand(), p.abortSessionCommand(),
 	)
 	return c
@@ -68,7 +71,8 @@ func (p *program) openSessionCommand() *cobra.Command {
 			}
 			return p.withConnection(func(ctx context.Context, c *tasks.Client, _ []string) error {
 				s, answer, err := session.Open(ctx, c, session.Options{
-					ID: id, Agent: cmp.Or(agent, file.Compiled.Agent), Name: file.Compiled.Name, Queue: cmp.Or(queue, p.sharedQueue()), Request: request,
+					ID: id, Agent: cmp.Or(agent, file.Compiled.Agent), Name: file.Compiled.Name, Queue: cmp.Or(queue, p.sharedQueue()),
+					Request: request,
 				}, file.Document)
 				return p.printAnswer(struct {
 					Session string `json:"session"`
@@ -131,7 +135,8 @@ func (p *program) savepointCommand() *cobra.Command {
 			})(cmd, args)
 		},
 	}
-	c.Flags().StringVar(&file, "context", "", "`file` with what the agent must know to go on from here (- is the standard input)")
+	c.Flags().StringVar(&file, "context", "",
+		"`file` with what the agent must know to go on from here (- is the standard input)")
 	addRequestTo(c, &request)
 	return c
 }
@@ -235,7 +240,10 @@ func (p *program) finishSessionCommand() *cobra.Command {
 		Use:   "finish ID",
 		Short: "Commit what the session has done",
 		Args:  exactArguments("ID"),
-		RunE:  p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer, error) { return s.Finish(ctx, request) }),
+		RunE: p.askSession(func(ctx context.Context, s session.Session) (protocol.Answer,
+			error) {
+			return s.Finish(ctx, request)
+		}),
 	}
 	addRequestTo(c, &request)
 	return c
@@ -258,7 +266,8 @@ func (p *program) abortSessionCommand() *cobra.Command {
 }
 
 // askSession sends a request to the session that the first argument names, and prints the answer.
-func (p *program) askSession(ask func(context.Context, session.Session) (protocol.Answer, error)) func(*cobra.Command, []string) error {
+func (p *program) askSession(ask func(context.Context, session.Session) (protocol.Answer, error)) func(*cobra.Command,
+	[]string) error {
 	return p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 		answer, err := ask(ctx, session.Attach(c, args[0]))
 		return p.printAnswer(answer, answer, err)

@@ -26,7 +26,8 @@ func TestASessionFromTheCommandLine(t *testing.T) {
 	same := answer(typed{out: d.ok("session", "step", id, one, "--request", "one")})
 	require.Equal(t, "s1", same.Steps[0].ID)
 	d.ok("session", "savepoint", id, "half")
-	d.ok("session", "step", id, d.file("- {uses: fake.set, with: {key: a, value: y}}\n- {uses: fake.set, with: {key: b, value: z}}\n"))
+	d.ok("session", "step", id,
+		d.file("- {uses: fake.set, with: {key: a, value: y}}\n- {uses: fake.set, with: {key: b, value: z}}\n"))
 	require.Equal(t, "z", d.world.get("b"))
 
 	failed := d.do("session", "step", id, d.file("{uses: fake.set, with: {key: c, value: y, fail: true}}"))
@@ -47,7 +48,8 @@ func TestASessionFromTheCommandLine(t *testing.T) {
 	require.Contains(t, none.err, "nothing was rolled back that is not done again")
 	require.Equal(t, statusUsage, d.do("session", "redo", id, "--to", "half", "--step", "s1").status)
 
-	aside := answer(typed{out: d.ok("session", "rollback", id, "--to", "half", "--branch", "first", "--score", "0.4", "--note", "y was a guess")})
+	aside := answer(typed{out: d.ok("session", "rollback", id, "--to", "half", "--branch", "first", "--score", "0.4",
+		"--note", "y was a guess")})
 	require.Len(t, aside.Undone, 2)
 	d.ok("session", "step", id, d.file("{uses: fake.set, with: {key: a, value: v}}"))
 	d.ok("session", "note", id, "The second is better.")

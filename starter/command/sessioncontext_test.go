@@ -19,7 +19,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
-// What an agent gives to its session comes back after a crash of the agent and of its worker, and is in no history.
+// What an agent gives to its session comes back after a crash of the agent and of its worker, and
+// is in no history.
 func TestTheContextOfAnAgentIsKept(t *testing.T) {
 	const secret = "the password is tuna fish"
 	d := newDesk(t)
@@ -103,15 +104,16 @@ func TestTheContextOfAnAgentIsKept(t *testing.T) {
 		}
 	}
 	found := 0
-	require.NoError(t, filepath.WalkDir(filepath.Join(state, "contexts"), func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			info, err := e.Info()
-			require.NoError(t, err)
-			require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), path)
-			found++
-		}
-		return err
-	}))
+	require.NoError(t,
+		filepath.WalkDir(filepath.Join(state, "contexts"), func(path string, e fs.DirEntry, err error) error {
+			if err == nil && e.Type().IsRegular() {
+				info, err := e.Info()
+				require.NoError(t, err)
+				require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), path)
+				found++
+			}
+			return err
+		}))
 	require.Greater(t, found, 3)
 	d.ok("session", "finish", id)
 }

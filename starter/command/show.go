@@ -15,11 +15,12 @@ func (p *program) showCommand() *cobra.Command {
 		Use:     "show ID [STEP]",
 		GroupID: groupTasks,
 		Short:   "Show the state of a task, or one step with its outputs",
-		Long: `Show prints a task as it is now: its steps, the gates and the undos that wait for a person, its report once there is one, and
-what was done about it after its end, with the command that takes the last of it back.
+		Long: `Show prints a task as it is now: its steps, the gates and the undos that wait for a person, its
+report once there is one, and what was done about it after its end, with the command that takes the
+last of it back.
 
-With STEP it prints that step alone, with its outputs: what a command has written, the ids of what was made. As JSON, the whole
-task has its outputs too, the long ones cut in their middle.
+With STEP it prints that step alone, with its outputs: what a command has written, the ids of what
+was made. As JSON, the whole task has its outputs too, the long ones cut in their middle.
 
 A closed task is shown from its result, and an open one without a worker from its history.
 

@@ -40,7 +40,8 @@ func TestOutputsStandInTheJSONOfAWholeTask(t *testing.T) {
 	require.Equal(t, want, s.Steps[1].Outputs)
 	require.False(t, s.Steps[1].Ended.Before(s.Steps[1].Began) || s.Steps[1].Began.IsZero())
 
-	d.ok("run", d.file(twice+"  - {id: three, uses: fake.set, with: {key: b, value: y}, gate: ask}\n"), "--id", t.Name()+"-open")
+	d.ok("run", d.file(twice+"  - {id: three, uses: fake.set, with: {key: b, value: y}, gate: ask}\n"), "--id",
+		t.Name()+"-open")
 	d.until(t.Name()+"-open", atGate)
 	require.Equal(t, map[string]any{"before": "x"}, d.shown(t.Name() + "-open").Steps[1].Outputs, "its worker tells them")
 	d.leaveQueue()
@@ -49,7 +50,8 @@ func TestOutputsStandInTheJSONOfAWholeTask(t *testing.T) {
 	d.ok("cancel", t.Name()+"-open")
 }
 
-// TestASessionThatWasRolledBackInPartGoesOnInItsHistory: only what undoes a whole task is unwinding.
+// TestASessionThatWasRolledBackInPartGoesOnInItsHistory: only what undoes a whole task is
+// unwinding.
 func TestASessionThatWasRolledBackInPartGoesOnInItsHistory(t *testing.T) {
 	d := newDesk(t)
 	d.ok("session", "open", d.file("name: live\nsession: {}\nsteps: []\n"), "--id", t.Name())
@@ -137,7 +139,8 @@ func TestValidatePrintsProblemsAsJSON(t *testing.T) {
 
 // newImpatientDesk has a server of its own that suggests continuing as new after a few steps.
 func newImpatientDesk(t *testing.T) *desk {
-	server, err := devserver.Start(t.Context(), devserver.Options{Settings: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
+	server, err := devserver.Start(t.Context(),
+		devserver.Options{Settings: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	c, err := client.Dial(server.ClientOptions())
@@ -148,12 +151,15 @@ func newImpatientDesk(t *testing.T) *desk {
 
 func (d *desk) hasContinued(id string) {
 	d.Helper()
-	started, err := d.client.GetWorkflowHistory(d.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
+	started, err := d.client.GetWorkflowHistory(d.Context(), id, "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT).Next()
 	require.NoError(d, err)
-	require.NotEmpty(d, started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(), "it has not continued as new")
+	require.NotEmpty(d, started.GetWorkflowExecutionStartedEventAttributes().GetContinuedExecutionRunId(),
+		"it has not continued as new")
 }
 
-// TestOutputsOfAnEarlierRunAreShown has a task continue as new between the steps of which the outputs are looked at.
+// TestOutputsOfAnEarlierRunAreShown has a task continue as new between the steps of which the
+// outputs are looked at.
 func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
 	d := newImpatientDesk(t)
 	var text strings.Builder
@@ -195,7 +201,8 @@ func TestOutputsOfAnEarlierRunAreShown(t *testing.T) {
 	requireAll("it is closed")
 }
 
-// TestAStepOfAnEarlierRunThatWasRolledBackIsNotShownAsDone rolls a session back into a run that it has left long ago.
+// TestAStepOfAnEarlierRunThatWasRolledBackIsNotShownAsDone rolls a session back into a run that it
+// has left long ago.
 func TestAStepOfAnEarlierRunThatWasRolledBackIsNotShownAsDone(t *testing.T) {
 	d := newImpatientDesk(t)
 	d.ok("session", "open", d.file("name: live\nsession: {}\nsteps: []\n"), "--id", t.Name())

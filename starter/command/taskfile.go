@@ -19,10 +19,12 @@ import (
 )
 
 // howChecked is part of the help of every command that reads a task file.
-const howChecked = `The file is checked here first, by the code that the worker uses, so that errors come as FILE:LINE:COLUMN before
-anything starts. It is checked against the actions that Unwind ships, or with --config against the worlds, the secrets and
-the host of that worker's config. What only a running worker knows (whether a host is there, a secret of its own) it checks
-itself, before it touches anything. Actions of your own are known to a starter of your own (Go package starter/command).`
+const howChecked = `The file is checked here first, by the code that the worker uses, so that errors come as
+FILE:LINE:COLUMN before anything starts. It is checked against the actions that Unwind ships, or
+with --config against the worlds, the secrets and the host of that worker's config. What only a
+running worker knows (whether a host is there, a secret of its own) it checks itself, before it
+touches anything. Actions of your own are known to a starter of your own (Go package
+starter/command).`
 
 // fileFlags are the flags of a command that reads a task file.
 type fileFlags struct {
@@ -112,7 +114,8 @@ type workerFacts struct {
 	secrets     []string      // nil: only a worker knows them
 }
 
-// workerFacts are those of a worker with this config file, or else the actions that Unwind ships; with those of Options.
+// workerFacts are those of a worker with this config file, or else the actions that Unwind ships;
+// with those of Options.
 func (p *program) workerFacts(config string) (f workerFacts, err error) {
 	switch {
 	case config == "":

@@ -136,7 +136,8 @@ func (s *tty) sawEscape() bool {
 
 func (s *tty) shows(text string) {
 	s.Helper()
-	require.Eventually(s, func() bool { return strings.Contains(s.screen(), text) }, waitFor, tick, "%q is not on the screen", text)
+	require.Eventually(s, func() bool { return strings.Contains(s.screen(), text) }, waitFor, tick,
+		"%q is not on the screen", text)
 }
 
 // run types a command at the terminal.

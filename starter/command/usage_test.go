@@ -30,18 +30,21 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown command":    {[]string{"rum"}, `unknown command "rum"`},
-		"unknown flag":       {[]string{"list", "--colour"}, "unknown flag: --colour; see starter list --help"},
-		"no argument":        {[]string{"watch"}, "starter watch takes ID, but got 0 arguments"},
-		"one too few":        {[]string{"approve", "x"}, "starter approve takes ID and STEP, but got 1 argument"},
-		"empty argument":     {[]string{"show", " "}, "ID is empty"},
-		"too many":           {[]string{"list", "x"}, `starter list takes no argument, but got "x"`},
-		"bad output":         {[]string{"show", "x", "-o", "xml"}, "give text or json"},
-		"bad status":         {[]string{"list", "--status", "lost"}, `--status "lost": give one of open, committed`},
-		"bad limit":          {[]string{"list", "--limit", "0"}, "--limit 0: give at least 1"},
-		"limit of words":     {[]string{"list", "--limit", "ten"}, "starter: --limit \"ten\": give a whole number; see starter list --help\n"},
-		"no duration":        {[]string{"list", "--since", "5x"}, "starter: --since \"5x\": give a time above zero, such as 90s, 30m or 24h; see starter list --help\n"},
-		"no timeout":         {[]string{"watch", "x", "--timeout", "soon"}, "starter: --timeout \"soon\": give a time above zero, such as 90s"},
+		"unknown command": {[]string{"rum"}, `unknown command "rum"`},
+		"unknown flag":    {[]string{"list", "--colour"}, "unknown flag: --colour; see starter list --help"},
+		"no argument":     {[]string{"watch"}, "starter watch takes ID, but got 0 arguments"},
+		"one too few":     {[]string{"approve", "x"}, "starter approve takes ID and STEP, but got 1 argument"},
+		"empty argument":  {[]string{"show", " "}, "ID is empty"},
+		"too many":        {[]string{"list", "x"}, `starter list takes no argument, but got "x"`},
+		"bad output":      {[]string{"show", "x", "-o", "xml"}, "give text or json"},
+		"bad status":      {[]string{"list", "--status", "lost"}, `--status "lost": give one of open, committed`},
+		"bad limit":       {[]string{"list", "--limit", "0"}, "--limit 0: give at least 1"},
+		"limit of words": {[]string{"list", "--limit", "ten"},
+			"starter: --limit \"ten\": give a whole number; see starter list --help\n"},
+		"no duration": {[]string{"list", "--since", "5x"},
+			"starter: --since \"5x\": give a time above zero, such as 90s, 30m or 24h; see starter list --help\n"},
+		"no timeout": {[]string{"watch", "x", "--timeout", "soon"},
+			"starter: --timeout \"soon\": give a time above zero, such as 90s"},
 		"negative timeout":   {[]string{"watch", "x", "--timeout", "-5s"}, "--timeout \"-5s\": give a time above zero"},
 		"neither yes nor no": {[]string{"list", "--parked=perhaps"}, "starter: --parked \"perhaps\": give true or false"},
 		"no reason":          {[]string{"reject", "x", "y"}, "--why is missing"},
@@ -57,12 +60,14 @@ func TestBadInputIsStatusTwoAndOneClearLineBeforeAnythingStarts(t *testing.T) {
 		"mcp: no session":    {[]string{"mcp", "--session", write(t, good)}, "is no session: add session: {}"},
 		"mcp: no file":       {[]string{"mcp", "--var", "a=b"}, "--var is for the file of --session"},
 		"mcp: no port":       {[]string{"mcp", "--listen", "localhost"}, `--listen "localhost": give HOST:PORT`},
-		"mcp: no token":      {[]string{"mcp", "--listen", "0.0.0.0:0"}, "--listen 0.0.0.0:0: others can reach it; give --token"},
-		"mcp: bare token":    {[]string{"mcp", "--listen", ":0", "--token", "a-token-as-it-is"}, "not the token itself"},
-		"mcp: empty token":   {[]string{"mcp", "--listen", ":0", "--token", "env:NOT_SET_HERE"}, "it holds no token"},
-		"mcp: token alone":   {[]string{"mcp", "--token", "env:NOT_SET_HERE"}, "--token is for --listen"},
-		"mcp: short key":     {[]string{"mcp", "--key", write(t, "short")}, "has 5 bytes; give at least 32 random ones"},
-		"unknown config key": {[]string{"validate", write(t, good), "--config", config}, ":1: hosts: there is no such field; did you mean host?"},
+		"mcp: no token": {[]string{"mcp", "--listen", "0.0.0.0:0"},
+			"--listen 0.0.0.0:0: others can reach it; give --token"},
+		"mcp: bare token":  {[]string{"mcp", "--listen", ":0", "--token", "a-token-as-it-is"}, "not the token itself"},
+		"mcp: empty token": {[]string{"mcp", "--listen", ":0", "--token", "env:NOT_SET_HERE"}, "it holds no token"},
+		"mcp: token alone": {[]string{"mcp", "--token", "env:NOT_SET_HERE"}, "--token is for --listen"},
+		"mcp: short key":   {[]string{"mcp", "--key", write(t, "short")}, "has 5 bytes; give at least 32 random ones"},
+		"unknown config key": {[]string{"validate", write(t, good), "--config", config},
+			":1: hosts: there is no such field; did you mean host?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := do(t.Context(), fakeOptions(), c.args...)
@@ -85,7 +90,8 @@ func TestABadTaskFileIsToldByFileLineAndColumnAndNothingStarts(t *testing.T) {
 }
 
 func TestValidateNamesTheValuesThatAParameterTakes(t *testing.T) {
-	file := write(t, "name: bad\nsteps:\n  - id: one\n    uses: stripe.coupon.create\n    with: {percent_off: 5, duration: forevr}\n")
+	file := write(t,
+		"name: bad\nsteps:\n  - id: one\n    uses: stripe.coupon.create\n    with: {percent_off: 5, duration: forevr}\n")
 	r := do(t.Context(), fakeOptions(), "validate", file)
 	require.Equal(t, statusUsage, r.status)
 	require.Contains(t, r.err, `duration: must be one of once, repeating, forever, found "forevr"; did you mean forever?`)
@@ -96,13 +102,17 @@ func TestValidateNeedsNoServer(t *testing.T) {
 	r := do(t.Context(), fakeOptions(), "validate", file)
 	require.Equal(t, statusOK, r.status)
 	require.Empty(t, r.err)
-	require.True(t, strings.HasPrefix(r.out, file+`: task "set two" is valid: 2 steps`+"\npaths, programs, containers and secrets were not checked: no Temporal server answers at 127.0.0.1:1"), r.out)
+	require.True(t,
+		strings.HasPrefix(r.out,
+			file+`: task "set two" is valid: 2 steps`+
+				"\npaths, programs, containers and secrets were not checked: no Temporal server answers at 127.0.0.1:1"), r.out)
 }
 
 func TestNoServerIsNamedWithTheWayOut(t *testing.T) {
 	r := do(t.Context(), fakeOptions(), "list")
 	require.Equal(t, statusFailed, r.status)
-	require.Contains(t, r.err, "no Temporal server answers at 127.0.0.1:1 (named by TEMPORAL_ADDRESS or the profile of the temporal CLI)")
+	require.Contains(t, r.err,
+		"no Temporal server answers at 127.0.0.1:1 (named by TEMPORAL_ADDRESS or the profile of the temporal CLI)")
 	require.Contains(t, r.err, "start one with `starter dev`, or set TEMPORAL_ADDRESS")
 }
 
@@ -125,7 +135,8 @@ func TestShellCompletion(t *testing.T) {
 		require.Contains(t, r.out, "starter")
 	}
 	for line, want := range map[string]string{
-		"resolve x y --do ": "retry\nforce\nskip\naccept\nreset\n", "list --status com": "committed\n", "show x -o ": "text\njson\n",
+		"resolve x y --do ": "retry\nforce\nskip\naccept\nreset\n", "list --status com": "committed\n",
+		"show x -o ":     "text\njson\n",
 		"catalog fake.s": "fake.set\n",
 	} {
 		args := strings.Split(line, " ")

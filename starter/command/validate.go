@@ -26,9 +26,9 @@ func (p *program) validateCommand() *cobra.Command {
 		Short:   "Check a task file",
 		Long: `Validate checks a task file (- is the standard input) and touches nothing.
 
-What the task needs of its hosts (allowed paths, programs, containers, secrets) is checked by the workers that would run
-it, or with --config by the config of one of them and what is on this machine. Where no worker answers, validate says so and
-checks the rest.
+What the task needs of its hosts (allowed paths, programs, containers, secrets) is checked by the
+workers that would run it, or with --config by the config of one of them and what is on this
+machine. Where no worker answers, validate says so and checks the rest.
 
 ` + howChecked + "\n\n" + exitStatuses,
 		Example: `  starter validate release.yaml
@@ -53,7 +53,8 @@ checks the rest.
 				p.printf("paths, programs, containers and secrets were not checked: %s\n", valid.NotAsked)
 			}
 			if len(valid.Later) > 0 {
-				p.printf("checked when earlier steps have run, as far as they depend on them: %s\n", strings.Join(valid.Later, ", "))
+				p.printf("checked when earlier steps have run, as far as they depend on them: %s\n",
+					strings.Join(valid.Later, ", "))
 			}
 			for _, note := range valid.Notes {
 				p.printf("note: %s\n", terminal.OneLine(note))
@@ -81,7 +82,8 @@ func (p *program) validateFile(ctx context.Context, name string, f fileFlags, qu
 	if len(v.Refusals) > 0 {
 		return valid, refusedFile{file.Refusal(v.Refusals...), file.Problems(v.Refusals...)}
 	}
-	valid.Name, valid.Steps, valid.NotAsked, valid.Later, valid.Notes = file.Compiled.Name, len(file.Compiled.Steps), unasked, v.Later, v.Unseen
+	valid.Name, valid.Steps, valid.NotAsked, valid.Later, valid.Notes = file.Compiled.Name, len(file.Compiled.Steps),
+		unasked, v.Later, v.Unseen
 	return valid, nil
 }
 
@@ -103,7 +105,8 @@ func problemsOf(err error) task.Problems {
 }
 
 // validate has whoever can look at the steps; unasked says why nobody could.
-func (p *program) validate(ctx context.Context, file tasks.File, config, queue string) (v protocol.Validation, unasked string, err error) {
+func (p *program) validate(ctx context.Context, file tasks.File, config, queue string) (v protocol.Validation,
+	unasked string, err error) {
 	if config != "" {
 		v, err = p.worker.validate(ctx, config, *file.Compiled, p.options.Worlds)
 		return v, "", err

@@ -25,13 +25,15 @@ func (p *program) watchCommand() *cobra.Command {
 		Use:     "watch ID",
 		GroupID: groupTasks,
 		Short:   "Follow a task until its end",
-		Long: `Watch follows a task until it is closed, and then shows its report. On a terminal it redraws one view; elsewhere it prints a
-line for each event. It shows a gate with the change and the ways to approve it, and a parked undo with the ways to resolve it.
-On a terminal it asks about both. At a gate, y approves, "y WHY" says why, and "n WHY" rejects; at a park, type one of the choices
-that it lists ("retry", "accept WHY"). Anything else decides nothing, and what waits goes on waiting when you leave.
+		Long: `Watch follows a task until it is closed, and then shows its report. On a terminal it redraws one
+view; elsewhere it prints a line for each event. It shows a gate with the change and the ways to
+approve it, and a parked undo with the ways to resolve it. On a terminal it asks about both. At a
+gate, y approves, "y WHY" says why, and "n WHY" rejects; at a park, type one of the choices that it
+lists ("retry", "accept WHY"). Anything else decides nothing, and what waits goes on waiting when
+you leave.
 
-Ctrl-C stops watching; the task goes on. Where the standard input is no terminal, nobody can decide: watch then ends with status
-3 when the task needs a person, unless --wait is given.
+Ctrl-C stops watching; the task goes on. Where the standard input is no terminal, nobody can decide:
+watch then ends with status 3 when the task needs a person, unless --wait is given.
 
 ` + exitStatuses,
 		Example: `  starter watch release-k3x9q2
@@ -71,7 +73,8 @@ func (f *followFlags) addLimitsTo(c *cobra.Command) {
 	c.Flags().Var((*durationFlag)(&f.timeout), "timeout", "stop watching after this `duration`; the task goes on")
 }
 
-// followTask shows a task until its end and prints its report. A task that did not commit is an error.
+// followTask shows a task until its end and prints its report. A task that did not commit is an
+// error.
 func (p *program) followTask(ctx context.Context, c *tasks.Client, t tasks.Run, f followFlags) error {
 	var e tasks.Ending
 	var err error
@@ -86,7 +89,9 @@ func (p *program) followTask(ctx context.Context, c *tasks.Client, t tasks.Run, 
 		v, person := p.viewOf(limited, c, t)
 		e, err = follow.Task(limited, c, t, v, !f.wait && !person)
 		if ctx.Err() == nil && limited.Err() != nil {
-			err = exit{statusTimedOut, fmt.Errorf("task %s is not over after %s and goes on; follow it with: starter watch %s", t.ID, f.timeout, terminal.ShellQuote(t.ID))}
+			err = exit{statusTimedOut,
+				fmt.Errorf("task %s is not over after %s and goes on; follow it with: starter watch %s", t.ID, f.timeout,
+					terminal.ShellQuote(t.ID))}
 		}
 	}
 	if needs, ok := errors.AsType[follow.NeedsPerson](err); ok {

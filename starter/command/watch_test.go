@@ -45,7 +45,8 @@ gate: step two waits for a person
  until DATE, then it counts as rejected
  approve it in one of three ways:
  1. starter approve `+id+` two
- 2. temporal workflow signal --address ADDRESS --namespace default --workflow-id `+id+` --name approve --input '{"step":"two","digest":"DIGEST"}'
+ 2. temporal workflow signal --address ADDRESS --namespace default --workflow-id `+id+
+		` --name approve --input '{"step":"two","digest":"DIGEST"}'
  3. http://ui:8080/namespaces/default/workflows/`+id+`
  Send a Signal, name: approve, JSON: {"step":"two","digest":"DIGEST"}
  or reject it: starter reject `+id+` two --why WHY

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// workerSide is what a starter does as a worker would, or with one of its own. Workers run on Linux only: everywhere else it is nil,
-// and a starter is a client of workers that run on other machines.
+// workerSide is what a starter does as a worker would, or with one of its own. Workers run on Linux
+// only: everywhere else it is nil, and a starter is a client of workers that run on other machines.
 type workerSide interface {
 	// hooks begins the program: see host.Hooks.
 	hooks()
@@ -22,7 +22,8 @@ type workerSide interface {
 	// facts are those of a worker with this config file.
 	facts(config string) (workerFacts, error)
 	// validate looks at a task's steps as a worker with this config file would.
-	validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (protocol.Validation, error)
+	validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (protocol.Validation,
+		error)
 	// wrap serves the tools of another MCP server over the standard streams.
 	wrap(ctx context.Context, p *program, f mcpFlags) error
 }
@@ -36,8 +37,10 @@ const workerExamples = `  starter demo                               # an exampl
 
 // noWorkerHere says where what is asked for can be done.
 func noWorkerHere(what string) error {
-	return usage.Errorf("%s: workers run on Linux, and this starter, for %s, is a client of theirs; on a Linux machine or in a container run `starter dev` "+
-		"or `worker` (docs/operations.md), and set TEMPORAL_ADDRESS here to the server that it uses", what, runtime.GOOS)
+	return usage.Errorf(
+		"%s: workers run on Linux, and this starter, for %s, is a client of theirs; on a Linux machine or in a container "+
+			"run `starter dev` "+
+			"or `worker` (docs/operations.md), and set TEMPORAL_ADDRESS here to the server that it uses", what, runtime.GOOS)
 }
 
 // refusedCommands stand for workerCommands where there is no workerSide.

@@ -38,7 +38,8 @@ func (linux) facts(config string) (workerFacts, error) {
 	return workerFacts{specs: specs, host: c.Host, queue: c.Queue, heartbeat: c.Heartbeat, secrets: c.TaskSecrets()}, nil
 }
 
-func (linux) validate(ctx context.Context, config string, compiled task.Compiled, own []activities.World) (protocol.Validation, error) {
+func (linux) validate(ctx context.Context, config string, compiled task.Compiled,
+	own []activities.World) (protocol.Validation, error) {
 	c, err := host.ReadConfig(config)
 	if err != nil {
 		return protocol.Validation{}, err

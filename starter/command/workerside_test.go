@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// doAsClient types a command into a starter that has no workerSide, as one for another system than Linux.
+// doAsClient types a command into a starter that has no workerSide, as one for another system than
+// Linux.
 func doAsClient(t *testing.T, o Options, args ...string) typed {
 	var out, err bytes.Buffer
 	p := &program{options: o, streams: Streams{In: strings.NewReader(""), Out: &out, Err: &err}}
@@ -44,7 +45,8 @@ func TestAStarterWithoutAWorkerSideSaysWhereWorkersRun(t *testing.T) {
 func TestAStarterWithoutAWorkerSideDoesAllThatNeedsOnlyAServer(t *testing.T) {
 	d := newDesk(t)
 	for _, args := range [][]string{
-		{"validate", d.file(good)}, {"plan", d.file(good)}, {"run", d.file(good), "--id", "from-afar", "--watch"}, {"show", "from-afar"},
+		{"validate", d.file(good)}, {"plan", d.file(good)}, {"run", d.file(good), "--id", "from-afar", "--watch"},
+		{"show", "from-afar"},
 		{"list"}, {"rollback", "from-afar", "--watch"}, {"catalog", "file.write"}, {"schema"},
 	} {
 		r := doAsClient(t, d.options(), args...)
@@ -53,7 +55,8 @@ func TestAStarterWithoutAWorkerSideDoesAllThatNeedsOnlyAServer(t *testing.T) {
 	}
 }
 
-// What a starter for another system than Linux is made of. To build it for one takes minutes: the release's deep tests do.
+// What a starter for another system than Linux is made of. To build it for one takes minutes: the
+// release's deep tests do.
 func TestAStarterForAnotherSystemReachesNoWorldAndFewSystemCalls(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-json=ImportPath,Imports", "..")
 	list.Env = append(os.Environ(), "GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0")

@@ -18,9 +18,10 @@ const (
 	pollLast  = 2 * time.Second
 )
 
-// Task shows a task until it is closed, and says how it ended. The state is polled: a query leaves no trace in the
-// history. What went by between the last look and the end is shown from the end. alone says that nobody can decide here: when the
-// task waits for a person, that is the error NeedsPerson.
+// Task shows a task until it is closed, and says how it ended. The state is polled: a query leaves
+// no trace in the history. What went by between the last look and the end is shown from the end.
+// alone says that nobody can decide here: when the task waits for a person, that is the error
+// NeedsPerson.
 func Task(ctx context.Context, c *tasks.Client, t tasks.Run, v View, alone bool) (tasks.Ending, error) {
 	defer v.Close()
 	for {
@@ -138,8 +139,8 @@ func whatNeedsPerson(s protocol.State) NeedsPerson {
 	return n
 }
 
-// showEnd shows the last state, from a worker where one still answers, for it knows the steps' own ends; else from the
-// report.
+// showEnd shows the last state, from a worker where one still answers, for it knows the steps' own
+// ends; else from the report.
 func showEnd(ctx context.Context, c *tasks.Client, t tasks.Run, e tasks.Ending, v View) {
 	limited, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

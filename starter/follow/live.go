@@ -17,7 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// liveView redraws the steps in place at the bottom of a terminal, below what needs a person, which scrolls.
+// liveView redraws the steps in place at the bottom of a terminal, below what needs a person, which
+// scrolls.
 type liveView struct {
 	out  io.Writer
 	size func() (width, height int)
@@ -129,7 +130,8 @@ const maxTroubles = 3
 
 // drawTask draws a task in at most height lines.
 func drawTask(t tasks.Run, s protocol.State, now time.Time, height int) []drawnLine {
-	lines := []drawnLine{{bold, render.Title(t, s) + " · " + render.Phase(s) + " · " + terminal.Duration(now.Sub(t.Started))}}
+	lines := []drawnLine{{bold,
+		render.Title(t, s) + " · " + render.Phase(s) + " · " + terminal.Duration(now.Sub(t.Started))}}
 	for _, t := range s.Troubles[:min(len(s.Troubles), maxTroubles, max(0, height-4))] {
 		lines = append(lines, drawnLine{yellow, render.Trouble(t)})
 	}
@@ -160,7 +162,8 @@ func drawTask(t tasks.Run, s protocol.State, now time.Time, height int) []drawnL
 // belowStep is how many lines are drawn below one step.
 const belowStep = 3
 
-// linesBelow are the lines below each step, room in all: how far those under way have come, then what the last ones have returned.
+// linesBelow are the lines below each step, room in all: how far those under way have come, then
+// what the last ones have returned.
 func linesBelow(steps []protocol.StepView, undos map[string]compensations.StepReport, room int) map[int][]string {
 	below := map[int][]string{}
 	add := func(i int, lines []string) {
@@ -194,7 +197,8 @@ func visibleSteps(steps []protocol.StepView, undos map[string]compensations.Step
 	room = max(1, room-1) // one line for "... more" at the other end
 	at := 0
 	for i, s := range steps {
-		if s.State != protocol.NotStarted && (len(undos) == 0 || compensations.UndoState(undos[s.ID].State) != compensations.Settled) {
+		if s.State != protocol.NotStarted &&
+			(len(undos) == 0 || compensations.UndoState(undos[s.ID].State) != compensations.Settled) {
 			at = i
 		}
 	}
@@ -230,7 +234,8 @@ func drawStep(v protocol.StepView, u compensations.StepReport, now time.Time) dr
 	if u.Step != "" && tasks.Registered(u) {
 		sign, style, text = drawUndo(u)
 	}
-	return drawnLine{style, strings.TrimRight(fmt.Sprintf(" %s %-16s %-24s %s", sign, v.ID, v.Uses, terminal.OneLine(text)), " ")}
+	return drawnLine{style,
+		strings.TrimRight(fmt.Sprintf(" %s %-16s %-24s %s", sign, v.ID, v.Uses, terminal.OneLine(text)), " ")}
 }
 
 func drawUndo(u compensations.StepReport) (sign, style, text string) {

@@ -49,7 +49,8 @@ func newNarrator(server tasks.Server, t tasks.Run, lines, blocks io.Writer) *nar
 	return &narrator{
 		server: server, id: t.ID, started: t.Started, lines: lines, blocks: blocks,
 		steps: map[stepTry]protocol.StepState{}, notes: map[noteOf]bool{}, gates: map[activities.Digest]bool{},
-		undos: map[stepTry]string{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{}, troubles: map[trouble]bool{},
+		undos: map[stepTry]string{}, parks: map[activities.Digest]bool{}, hosts: map[string]bool{},
+		troubles: map[trouble]bool{},
 	}
 }
 
@@ -138,8 +139,8 @@ func (n *narrator) tellBlock(at time.Time, write func(io.Writer)) {
 	n.tell(told{at: at, out: n.blocks, text: b.String()})
 }
 
-// flush writes what is pending in order of time: steps that run at the same time take turns. What is learned late, by a clock that is
-// behind, is written with the time of the line before it.
+// flush writes what is pending in order of time: steps that run at the same time take turns. What
+// is learned late, by a clock that is behind, is written with the time of the line before it.
 func (n *narrator) flush() {
 	slices.SortStableFunc(n.pending, func(a, b told) int { return a.at.Compare(b.at) })
 	for _, t := range n.pending {
@@ -190,7 +191,8 @@ func (n *narrator) narrateStep(v protocol.StepView, now time.Time) {
 			below = append(below, terminal.Indent("            ", line))
 		}
 	}
-	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more && (v.State == protocol.StepFailed && !n.unwinding || v.State == protocol.RolledBack) {
+	if _, output, more := strings.Cut(strings.TrimSpace(v.Error), "\n"); more &&
+		(v.State == protocol.StepFailed && !n.unwinding || v.State == protocol.RolledBack) {
 		below = append(below, terminal.Indent("            | ", output))
 	}
 	n.writeLine(at, v.ID, v.Uses, terminal.OneLine(describeStep(v)), below...)
@@ -233,9 +235,11 @@ func describeStep(v protocol.StepView) string {
 // narratedOutput is how many lines of a step's outputs are written; starter show has them all.
 const narratedOutput = 10
 
-// hasBegun reports whether anything of a task was begun: a task that is refused has nothing to unwind.
+// hasBegun reports whether anything of a task was begun: a task that is refused has nothing to
+// unwind.
 func hasBegun(s protocol.State) bool {
-	return slices.ContainsFunc(s.Steps, func(v protocol.StepView) bool { return v.State != "" && v.State != protocol.NotStarted }) ||
+	return slices.ContainsFunc(s.Steps,
+		func(v protocol.StepView) bool { return v.State != "" && v.State != protocol.NotStarted }) ||
 		s.Report != nil && slices.ContainsFunc(s.Report.Steps, tasks.Registered)
 }
 
@@ -297,11 +301,13 @@ func (n *narrator) writeLine(at time.Time, step, action, text string, below ...s
 	}
 	for i, line := range lines {
 		if cut := terminal.Clip(line, maxLine); cut != line {
-			lines[i] = fmt.Sprintf("%s (all of it: %s show %s %s)", cut, n.server.StarterCommand(), terminal.ShellQuote(n.id), terminal.ShellQuote(step))
+			lines[i] = fmt.Sprintf("%s (all of it: %s show %s %s)", cut, n.server.StarterCommand(), terminal.ShellQuote(n.id),
+				terminal.ShellQuote(step))
 		}
 	}
 	n.tell(told{at: at, out: n.lines, timed: true, text: strings.Join(lines, "\n") + "\n"})
 }
 
-// maxLine is how many characters of a line of a step are written: what programs print for programs has thousands.
+// maxLine is how many characters of a line of a step are written: what programs print for programs
+// has thousands.
 const maxLine = 300

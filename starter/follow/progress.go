@@ -8,7 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// progressEvery is how often the server is asked how far the steps under way have come, and which hosts they wait for.
+// progressEvery is how often the server is asked how far the steps under way have come, and which
+// hosts they wait for.
 const progressEvery = time.Second
 
 // progress is how far the steps under way have come, as the server last knew it.

@@ -43,7 +43,8 @@ func (v *plainView) Hide() {}
 
 func (v *plainView) Close() {}
 
-// NewView returns a live view on a terminal, else a plain one, which has no escape codes. NO_COLOR asks for that as well.
+// NewView returns a live view on a terminal, else a plain one, which has no escape codes. NO_COLOR
+// asks for that as well.
 func NewView(server tasks.Server, t tasks.Run, out io.Writer) View {
 	if !terminal.IsTerminal(out) || os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" {
 		return newPlainView(server, t, out)

@@ -21,10 +21,11 @@ var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func after(d time.Duration) time.Time { return began.Add(d) }
 
-// story is a task as it is seen from time to time: forward on two hosts, a gate that opens twice, a failure, an undo that
-// waits for its host, one that is parked twice.
+// story is a task as it is seen from time to time: forward on two hosts, a gate that opens twice, a
+// failure, an undo that waits for its host, one that is parked twice.
 func story() []protocol.State {
-	running := protocol.StepView{ID: "copy", Uses: "file.write", State: protocol.Running, Host: "build-1", Began: after(time.Second)}
+	running := protocol.StepView{ID: "copy", Uses: "file.write", State: protocol.Running, Host: "build-1",
+		Began: after(time.Second)}
 	done := running
 	done.State, done.Ended, done.Summary = protocol.Done, after(2*time.Second), "wrote 3 files"
 	done.Notes = []string{"ran twice"}
@@ -43,15 +44,19 @@ func story() []protocol.State {
 	}
 	unwinding := func(apply, copied compensations.StepReport) *compensations.Report {
 		apply.Step, apply.Action, copied.Step, copied.Action = "apply", "terraform.apply", "copy", "file.write"
-		return &compensations.Report{Task: "t", Status: compensations.Open, Cause: cause, Steps: []compensations.StepReport{copied, apply}}
+		return &compensations.Report{Task: "t", Status: compensations.Open, Cause: cause,
+			Steps: []compensations.StepReport{copied, apply}}
 	}
 	pending := compensations.StepReport{State: string(compensations.Pending)}
-	parked := compensations.StepReport{State: string(compensations.Parked), Outcome: activities.Failed, Reason: "timed out", Digest: "sha256:p1"}
+	parked := compensations.StepReport{State: string(compensations.Parked), Outcome: activities.Failed,
+		Reason: "timed out", Digest: "sha256:p1"}
 	again := parked
 	again.Digest, again.Notes = "sha256:p2", []string{"retry by eve"}
-	undone := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored, Observed: "1 destroyed", Notes: []string{"retry by eve", "retry by bob"}}
+	undone := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored,
+		Observed: "1 destroyed", Notes: []string{"retry by eve", "retry by bob"}}
 	waiting := compensations.StepReport{State: string(compensations.Waiting), Reason: "waiting for host build-1"}
-	restored := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored, Observed: "as before", Took: time.Second}
+	restored := compensations.StepReport{State: string(compensations.Settled), Outcome: activities.Restored,
+		Observed: "as before", Took: time.Second}
 
 	state := func(phase protocol.Phase, steps ...protocol.StepView) protocol.State {
 		s := protocol.State{Task: "t", Name: "a story", Phase: phase, Steps: steps}
@@ -62,7 +67,8 @@ func story() []protocol.State {
 	}
 	states := []protocol.State{
 		{Task: "t", Phase: protocol.Compiling},
-		state(protocol.Forward, running, protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.NotStarted}, idle),
+		state(protocol.Forward, running, protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.NotStarted},
+			idle),
 		state(protocol.Forward, done, gate, idle),
 		state(protocol.Forward, done, gate, idle),
 		state(protocol.Unwinding, done, failed, idle),
@@ -72,7 +78,8 @@ func story() []protocol.State {
 	}
 	states[2].Gates, states[3].Gates = opening(1), opening(2)
 	states[3].Ignored = []string{"approve: digest 1 is not that of the present gate"}
-	states[4].Report, states[5].Report, states[6].Report = unwinding(parked, pending), unwinding(again, pending), unwinding(undone, waiting)
+	states[4].Report, states[5].Report, states[6].Report = unwinding(parked, pending), unwinding(again, pending),
+		unwinding(undone, waiting)
 	// The report of a closed task holds the notes of the forward before those of the undo.
 	undone.Notes = append([]string{"approved by eve"}, undone.Notes...)
 	restored.Notes = []string{"ran twice"}
@@ -103,24 +110,30 @@ func TestWhatWentByBeforeTheFirstLookIsToldInOrder(t *testing.T) {
 	golden.Match(t, "narration-late", b.String())
 }
 
-// TestEachTryIsToldOnce: the tries of a step are told as they come, and the report at the end adds nothing to them.
+// TestEachTryIsToldOnce: the tries of a step are told as they come, and the report at the end adds
+// nothing to them.
 func TestEachTryIsToldOnce(t *testing.T) {
 	view := func(state protocol.StepState, try int, notes ...string) protocol.StepView {
-		return protocol.StepView{ID: "b", Uses: "file.write", State: state, Try: try, Notes: notes, Began: after(time.Second), Ended: after(2 * time.Second)}
+		return protocol.StepView{ID: "b", Uses: "file.write", State: state, Try: try, Notes: notes, Began: after(time.Second),
+			Ended: after(2 * time.Second)}
 	}
 	first, second := view(protocol.Done, 0, "left 1"), view(protocol.Done, 2, "left 2")
 	second.Tried = []protocol.Tried{{Try: 1, Notes: first.Notes}}
 	undone := func(try int, outcome activities.Outcome, notes ...string) compensations.StepReport {
-		return compensations.StepReport{Step: "b", Action: "file.write", Try: try, State: string(compensations.Settled), Outcome: outcome, Notes: notes}
+		return compensations.StepReport{Step: "b", Action: "file.write", Try: try, State: string(compensations.Settled),
+			Outcome: outcome, Notes: notes}
 	}
 	rows := []compensations.StepReport{undone(0, activities.Restored), undone(2, activities.Nothing)}
-	last := []compensations.StepReport{undone(1, activities.Restored, "left 1"), undone(2, activities.Nothing, "left 2", "in try 1: left 1")}
+	last := []compensations.StepReport{undone(1, activities.Restored, "left 1"),
+		undone(2, activities.Nothing, "left 2", "in try 1: left 1")}
 	cause := &compensations.Cause{Kind: compensations.Failure, Text: "no"}
 	states := []protocol.State{
 		{Phase: protocol.Forward, Steps: []protocol.StepView{first}},
 		{Phase: protocol.Forward, Steps: []protocol.StepView{second}},
-		{Phase: protocol.Unwinding, Cause: cause, Steps: []protocol.StepView{second}, Report: &compensations.Report{Status: compensations.Open, Steps: rows}},
-		{Phase: protocol.Closed, Cause: cause, Steps: []protocol.StepView{second}, Report: &compensations.Report{Status: compensations.Unwound, Steps: last}},
+		{Phase: protocol.Unwinding, Cause: cause, Steps: []protocol.StepView{second},
+			Report: &compensations.Report{Status: compensations.Open, Steps: rows}},
+		{Phase: protocol.Closed, Cause: cause, Steps: []protocol.StepView{second},
+			Report: &compensations.Report{Status: compensations.Unwound, Steps: last}},
 	}
 	tell := func(states ...protocol.State) string {
 		var b bytes.Buffer
@@ -143,7 +156,8 @@ func TestEachTryIsToldOnce(t *testing.T) {
 func TestTheDrawingOfEachState(t *testing.T) {
 	var b bytes.Buffer
 	for i, s := range story() {
-		for _, line := range drawTask(tasks.Run{ID: "t", Agent: "bot", Started: began}, s, after(time.Duration(i)*3*time.Second), 20) {
+		for _, line := range drawTask(tasks.Run{ID: "t", Agent: "bot", Started: began}, s,
+			after(time.Duration(i)*3*time.Second), 20) {
 			fmt.Fprintln(&b, line.text)
 		}
 		fmt.Fprintln(&b)
@@ -170,10 +184,12 @@ func TestTheStretchOfStepsThatIsDrawn(t *testing.T) {
 func TestWhatIsDrawnBelowStepsFitsTheScreen(t *testing.T) {
 	states := []protocol.State{story()[1]}
 	steps := states[0].Steps
-	steps[0] = protocol.StepView{ID: "read", Uses: "container.exec", State: protocol.Done, Summary: "read", Outputs: map[string]any{
-		"stdout": "one\ntwo\nthree\nfour\n", "empty": "", "exit": 0,
-	}}
-	steps[1] = protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.Running, Began: began, Progress: []string{"a.b: \x1b[2Jrefreshing", "a.c: refreshing"}}
+	steps[0] = protocol.StepView{ID: "read", Uses: "container.exec", State: protocol.Done, Summary: "read",
+		Outputs: map[string]any{
+			"stdout": "one\ntwo\nthree\nfour\n", "empty": "", "exit": 0,
+		}}
+	steps[1] = protocol.StepView{ID: "apply", Uses: "terraform.apply", State: protocol.Running, Began: began,
+		Progress: []string{"a.b: \x1b[2Jrefreshing", "a.c: refreshing"}}
 	var b bytes.Buffer
 	for _, height := range []int{20, 8, 5} {
 		lines := drawTask(tasks.Run{ID: "t", Started: began}, states[0], after(3*time.Second), height)
@@ -193,7 +209,8 @@ func TestALongLineIsCutAndSaysWhereAllOfItIs(t *testing.T) {
 	var b bytes.Buffer
 	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
 	n.narrate(protocol.State{Phase: protocol.Forward, Steps: []protocol.StepView{
-		{ID: "a", Uses: "x.y", State: protocol.Done, Began: began, Ended: began, Summary: "read", Outputs: map[string]any{"stdout": "one\n" + long + "\n"}},
+		{ID: "a", Uses: "x.y", State: protocol.Done, Began: began, Ended: began, Summary: "read",
+			Outputs: map[string]any{"stdout": "one\n" + long + "\n"}},
 		{ID: "b", Uses: "x.y", State: protocol.StepFailed, Began: began, Ended: began, Error: "CheckFailed: no\n" + long},
 	}}, began)
 	require.Equal(t, 2, strings.Count(b.String(), "… (all of it: starter show t "), b.String())
@@ -206,7 +223,8 @@ func TestALongLineIsCutAndSaysWhereAllOfItIs(t *testing.T) {
 
 func TestTroublesAreDrawnAboveTheSteps(t *testing.T) {
 	s := story()[1]
-	s.Troubles = []protocol.Trouble{{What: "plan a", Attempt: 3, Reason: "ActionFailed: no answer"}, {What: "plan b"}, {What: "plan c"}, {What: "plan d"}}
+	s.Troubles = []protocol.Trouble{{What: "plan a", Attempt: 3, Reason: "ActionFailed: no answer"}, {What: "plan b"},
+		{What: "plan c"}, {What: "plan d"}}
 	for height, troubles := range map[int]int{5: 1, 6: 2, 20: maxTroubles} {
 		lines := drawTask(tasks.Run{ID: "t", Started: began}, s, after(time.Second), height)
 		require.LessOrEqual(t, len(lines), height)
@@ -215,7 +233,8 @@ func TestTroublesAreDrawnAboveTheSteps(t *testing.T) {
 	}
 }
 
-// TestTheLinesAreInOrderOfTime: of steps that run side by side, of undos, and of what is learned late.
+// TestTheLinesAreInOrderOfTime: of steps that run side by side, of undos, and of what is learned
+// late.
 func TestTheLinesAreInOrderOfTime(t *testing.T) {
 	step := func(id string, state protocol.StepState, from, to time.Duration) protocol.StepView {
 		v := protocol.StepView{ID: id, Uses: "file.write", State: state, Began: after(from)}
@@ -228,9 +247,11 @@ func TestTheLinesAreInOrderOfTime(t *testing.T) {
 	cause := &compensations.Cause{Kind: compensations.Failure, Step: "b", Text: "CheckFailed: no"}
 	failed := step("b", protocol.StepFailed, at(0.2), at(3))
 	failed.Error = "CheckFailed: no\nmore"
-	ended := []protocol.StepView{step("a", protocol.Done, at(0.1), at(0.9)), failed, step("c", protocol.Done, at(0.3), at(2))}
+	ended := []protocol.StepView{step("a", protocol.Done, at(0.1), at(0.9)), failed,
+		step("c", protocol.Done, at(0.3), at(2))}
 	undone := func(id string) compensations.StepReport {
-		return compensations.StepReport{Step: id, Action: "file.write", State: string(compensations.Settled), Outcome: activities.Restored}
+		return compensations.StepReport{Step: id, Action: "file.write", State: string(compensations.Settled),
+			Outcome: activities.Restored}
 	}
 	var b bytes.Buffer
 	n := newNarrator(storyServer, tasks.Run{ID: "t", Started: began}, &b, &b)
@@ -238,10 +259,14 @@ func TestTheLinesAreInOrderOfTime(t *testing.T) {
 		now time.Duration
 		protocol.State
 	}{
-		{at(1), protocol.State{Phase: protocol.Forward, AwaitedHosts: []string{"far"}, Troubles: []protocol.Trouble{{What: "c", Attempt: 2, Reason: "ActionFailed: no"}}, Steps: []protocol.StepView{
-			step("a", protocol.Done, at(0.1), at(0.9)), step("b", protocol.Running, at(0.2), 0), step("c", protocol.NotStarted, 0, 0),
-		}}},
-		{at(4), protocol.State{Phase: protocol.Unwinding, Cause: cause, Steps: ended, Report: &compensations.Report{Status: compensations.Open, Steps: []compensations.StepReport{undone("a"), undone("c")}}}},
+		{at(1), protocol.State{Phase: protocol.Forward, AwaitedHosts: []string{"far"},
+			Troubles: []protocol.Trouble{{What: "c", Attempt: 2, Reason: "ActionFailed: no"}}, Steps: []protocol.StepView{
+				step("a", protocol.Done, at(0.1), at(0.9)), step("b", protocol.Running, at(0.2), 0),
+				step("c", protocol.NotStarted, 0, 0),
+			}}},
+		{at(4), protocol.State{Phase: protocol.Unwinding, Cause: cause, Steps: ended,
+			Report: &compensations.Report{Status: compensations.Open,
+				Steps: []compensations.StepReport{undone("a"), undone("c")}}}},
 	} {
 		n.narrate(look.State, after(look.now))
 	}

@@ -80,10 +80,12 @@ func (d DevFile) Write(folder string) (remove func(), err error) {
 type FolderTaken struct{ folder string }
 
 func (e FolderTaken) Error() string {
-	return fmt.Sprintf("starter dev is already running on %s; use it, stop it, or set UNWIND_STATE to another folder", e.folder)
+	return fmt.Sprintf("starter dev is already running on %s; use it, stop it, or set UNWIND_STATE to another folder",
+		e.folder)
 }
 
-// LockFolder keeps a second server off the database of a state folder, until unlock or the end of this process.
+// LockFolder keeps a second server off the database of a state folder, until unlock or the end of
+// this process.
 func LockFolder(folder string) (unlock func(), err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)

@@ -22,7 +22,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/requestlimit"
 )
 
-// Stack is a worker in this process, on a Temporal server of its own or on the one that the user named.
+// Stack is a worker in this process, on a Temporal server of its own or on the one that the user
+// named.
 type Stack struct {
 	*tasks.Client
 	Worker *host.Worker
@@ -48,7 +49,8 @@ type Options struct {
 	Log io.Writer
 }
 
-// Start starts a worker, and a server unless the user named one. While it runs, other commands of the user find it.
+// Start starts a worker, and a server unless the user named one. While it runs, other commands of
+// the user find it.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	l := &Stack{}
 	if err := l.startAll(ctx, o); err != nil {
@@ -90,7 +92,8 @@ func (l *Stack) startAll(ctx context.Context, o Options) (err error) {
 		return tasks.NoServer(l.Address, "named by TEMPORAL_ADDRESS or the profile of the temporal CLI", err)
 	}
 	l.closers = append(l.closers, l.Close)
-	l.Worker, err = host.Start(ctx, o.Config, host.Options{Client: l.Client.Client, Namespace: l.Namespace, Metrics: metrics, Worlds: o.Worlds})
+	l.Worker, err = host.Start(ctx, o.Config,
+		host.Options{Client: l.Client.Client, Namespace: l.Namespace, Metrics: metrics, Worlds: o.Worlds})
 	if err != nil {
 		return err
 	}
@@ -98,7 +101,8 @@ func (l *Stack) startAll(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// startServer starts a server on the database of a folder, and publishes its address to other commands.
+// startServer starts a server on the database of a folder, and publishes its address to other
+// commands.
 func (l *Stack) startServer(ctx context.Context, o Options, namespace string) error {
 	unlock, err := LockFolder(o.Folder)
 	if err != nil {

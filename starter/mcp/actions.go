@@ -16,7 +16,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
-// actionInput are the arguments of an action's tool. With is that of a task file: the session checks it, and what it refers to.
+// actionInput are the arguments of an action's tool. With is that of a task file: the session
+// checks it, and what it refers to.
 type actionInput struct {
 	onSession
 	stepOptions
@@ -66,8 +67,10 @@ func (s *Server) addActions() error {
 	}
 	addTool(s, &sdk.Tool{
 		Name: "steps", Title: "Run several steps",
-		Description: "Runs up to 100 steps, as in a task file: [{uses: file.write, with: {...}}, ...]. A step follows those above it unless it has needs: a list of ids. " +
-			"If one fails, it is undone alone and those that need it are left out. Actions: " + strings.Join(s.actionNames(), ", ") + ".",
+		Description: "Runs up to 100 steps, as in a task file: [{uses: file.write, with: {...}}, ...]. A step follows " +
+			"those above it unless it has needs: a list of ids. " +
+			"If one fails, it is undone alone and those that need it are left out. Actions: " +
+			strings.Join(s.actionNames(), ", ") + ".",
 		Annotations: changes(destructive, notIdempotent),
 	}, func(ctx context.Context, call *sdk.CallToolRequest, in stepsInput) (Outcome, error) {
 		return s.run(ctx, call, in.onSession, in.Steps...)
@@ -84,7 +87,8 @@ func (s *Server) actionNames() []string {
 }
 
 // run adds steps to a session.
-func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSession, steps ...map[string]any) (Outcome, error) {
+func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSession, steps ...map[string]any) (Outcome,
+	error) {
 	var raw []json.RawMessage
 	for i, step := range steps {
 		text, err := json.Marshal(step)
@@ -96,7 +100,8 @@ func (s *Server) run(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 	return s.ask(ctx, call, on, s.stepsInTurn(raw...))
 }
 
-// stepField is what a step is called in a message, as in those about a task file: steps.configure, or steps[2] where it has no id.
+// stepField is what a step is called in a message, as in those about a task file: steps.configure,
+// or steps[2] where it has no id.
 func stepField(i int, step map[string]any) string {
 	if id, _ := step["id"].(string); id != "" {
 		return "steps." + id
@@ -104,7 +109,8 @@ func stepField(i int, step map[string]any) string {
 	return fmt.Sprintf("steps[%d]", i)
 }
 
-// stepsInTurn adds steps to a session when there is room for another request: an agent may make many calls at once.
+// stepsInTurn adds steps to a session when there is room for another request: an agent may make
+// many calls at once.
 func (s *Server) stepsInTurn(steps ...json.RawMessage) request {
 	return func(ctx context.Context, of session.Session, id string) (protocol.Answer, error) {
 		release, err := s.stepping.Take(ctx, of.ID())
@@ -138,8 +144,9 @@ func toolOf(spec activities.Spec) (*sdk.Tool, error) {
 		annotations = changes(additive, notIdempotent)
 	}
 	return &sdk.Tool{
-		Name: toolName(spec.Name), Title: spec.Name, Description: describe(spec), InputSchema: input, Annotations: annotations,
-		Meta: sdk.Meta{recoveryMeta: recoveryOf(spec, "")},
+		Name: toolName(spec.Name), Title: spec.Name, Description: describe(spec), InputSchema: input,
+		Annotations: annotations,
+		Meta:        sdk.Meta{recoveryMeta: recoveryOf(spec, "")},
 	}, nil
 }
 
@@ -148,7 +155,8 @@ const recoveryMeta = "unwind/recovery"
 
 // recovery says to a program what describe says to an agent.
 type recovery struct {
-	// Reversible is restored (put back, but for what Undo names), compensated (offset by another operation), none or read-only.
+	// Reversible is restored (put back, but for what Undo names), compensated (offset by another
+	// operation), none or read-only.
 	Reversible string `json:"reversible"`
 	// Tool undoes a step, and Handle names the argument that says which.
 	Tool   string `json:"tool,omitempty"`

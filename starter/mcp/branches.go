@@ -17,7 +17,8 @@ func branchesOf(v *protocol.SessionView) (all []Branch) {
 		if part.Branch == nil {
 			continue
 		}
-		b := Branch{Name: part.Branch.Name, Savepoint: part.To, Score: part.Branch.Score, Note: part.Branch.Note, Context: contextOf(part.Context)}
+		b := Branch{Name: part.Branch.Name, Savepoint: part.To, Score: part.Branch.Score, Note: part.Branch.Note,
+			Context: contextOf(part.Context)}
 		for _, s := range part.Steps {
 			b.Steps = append(b.Steps, s.ID)
 		}

@@ -30,7 +30,8 @@ func (s *Server) addContextTools() {
 func keepContextTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "keep_context", Title: "Keep what you know",
-		Description: "Keeps a text of yours for the present place of the session, so that you, or whoever takes over from you, can go on from here: see context.",
+		Description: "Keeps a text of yours for the present place of the session, so that you, or whoever takes over " +
+			"from you, can go on from here: see context.",
 		Annotations: changes(additive, notIdempotent),
 	}
 }
@@ -38,7 +39,8 @@ func keepContextTool() *sdk.Tool {
 func contextTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "context", Title: "Where you stand",
-		Description: "Returns the text that keep_context kept last, and the steps that were done since. With savepoint or branch: what was kept there.",
+		Description: "Returns the text that keep_context kept last, and the steps that were done since. With savepoint " +
+			"or branch: what was kept there.",
 		Annotations: reads(),
 	}
 }
@@ -62,12 +64,13 @@ func contextOf(c *protocol.Context) *Context {
 }
 
 func (s *Server) keepContext(ctx context.Context, call *sdk.CallToolRequest, in keepContextInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		if in.Savepoint != "" {
-			return of.SavepointWith(ctx, request, in.Savepoint, []byte(in.Content))
-		}
-		return of.KeepContext(ctx, request, in.Name, []byte(in.Content))
-	})
+	return s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			if in.Savepoint != "" {
+				return of.SavepointWith(ctx, request, in.Savepoint, []byte(in.Content))
+			}
+			return of.KeepContext(ctx, request, in.Name, []byte(in.Content))
+		})
 }
 
 func (s *Server) context(ctx context.Context, _ *sdk.CallToolRequest, in contextInput) (Outcome, error) {

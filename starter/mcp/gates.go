@@ -34,8 +34,10 @@ func (a asked) seal(key Key, session string) string {
 // unseal reads it back.
 func unseal(key Key, session, state string) (a asked, err error) {
 	end := strings.LastIndex(state, "}") + 1
-	if !hmac.Equal([]byte(state[end:]), []byte(key.sign("gate", session, state[:end]))) || json.Unmarshal([]byte(state[:end]), &a) != nil {
-		return a, Problem{BadParameter, "requestState: this does not answer a question of this server; make the call again without it"}
+	if !hmac.Equal([]byte(state[end:]), []byte(key.sign("gate", session, state[:end]))) ||
+		json.Unmarshal([]byte(state[:end]), &a) != nil {
+		return a, Problem{BadParameter,
+			"requestState: this does not answer a question of this server; make the call again without it"}
 	}
 	return a, nil
 }
@@ -63,7 +65,8 @@ func (s *Server) question(session string, a protocol.Answer) *sdk.CallToolResult
 // questionAbout is the question about the gate of a step.
 func questionAbout(step protocol.StepAnswer) *sdk.ElicitParams {
 	return &sdk.ElicitParams{
-		Mode: "form", Message: questionText(step), RequestedSchema: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
+		Mode: "form", Message: questionText(step),
+		RequestedSchema: &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
 			"why": {Type: "string", Description: "Reason, kept in the report"},
 		}},
 	}
@@ -93,7 +96,8 @@ func questionText(step protocol.StepAnswer) string {
 	return activities.Visible(b.String())
 }
 
-// decide passes on what the client's user has decided. One who has decided nothing leaves it to others.
+// decide passes on what the client's user has decided. One who has decided nothing leaves it to
+// others.
 func (s *Server) decide(ctx context.Context, c *tasks.Client, id string, call *sdk.CallToolRequest, about asked) error {
 	answer, isAnswer := call.Params.InputResponses[approval].(*sdk.ElicitResult)
 	if !isAnswer || answer.Action != "accept" && answer.Action != "decline" {

@@ -23,7 +23,8 @@ func (k Key) sign(purpose string, parts ...string) string {
 	return strings.ToLower(encoding.EncodeToString(sum.Sum(nil))[:26]) // 130 bits
 }
 
-// handleOf is the handle of a session: ID@NAMESPACE.SEAL. The id of its workflow can be seen by many; without the seal it gives no access.
+// handleOf is the handle of a session: ID@NAMESPACE.SEAL. The id of its workflow can be seen by
+// many; without the seal it gives no access.
 func (k Key) handleOf(id, namespace string) string {
 	return id + "@" + namespace + "." + k.sign("handle", id, namespace)
 }
@@ -36,10 +37,12 @@ func (k Key) readHandle(handle, namespace string) (id string, err error) {
 	}
 	id = handle[:at]
 	if !hmac.Equal([]byte(handle), []byte(k.handleOf(id, handle[at+1:dot]))) {
-		return "", Problem{BadHandle, "session: this handle was not made here; give the one that open returned, whole and unchanged"}
+		return "", Problem{BadHandle,
+			"session: this handle was not made here; give the one that open returned, whole and unchanged"}
 	}
 	if of := handle[at+1 : dot]; of != namespace {
-		return "", Problem{OtherNamespace, fmt.Sprintf("session: the handle is for namespace %q, and this server works in %q", of, namespace)}
+		return "", Problem{OtherNamespace,
+			fmt.Sprintf("session: the handle is for namespace %q, and this server works in %q", of, namespace)}
 	}
 	return id, nil
 }

@@ -13,7 +13,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Serve serves clients over streamable HTTP until ctx ends. With a token, each request must bear it.
+// Serve serves clients over streamable HTTP until ctx ends. With a token, each request must bear
+// it.
 func (s *Server) Serve(ctx context.Context, l net.Listener, token string) error {
 	server := &http.Server{Handler: s.handler(token), ReadHeaderTimeout: 10 * time.Second}
 	stopped := context.AfterFunc(ctx, func() {
@@ -33,9 +34,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, token string) error 
 func (s *Server) handler(token string) http.Handler {
 	here := func(*http.Request) *sdk.Server { return s.server }
 	// Stateless: nothing is kept between requests, as the protocol of 2026-07-28 has it.
-	var h http.Handler = sdk.NewStreamableHTTPHandler(here, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
+	var h http.Handler = sdk.NewStreamableHTTPHandler(here,
+		&sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	if s.Elicit {
-		sessions := sdk.NewStreamableHTTPHandler(here, &sdk.StreamableHTTPOptions{PropagateRequestCancellation: true, SessionTimeout: idleLimit})
+		sessions := sdk.NewStreamableHTTPHandler(here,
+			&sdk.StreamableHTTPOptions{PropagateRequestCancellation: true, SessionTimeout: idleLimit})
 		h = byVersion{now: h, before: sessions}
 	}
 	if token != "" {
@@ -44,10 +47,12 @@ func (s *Server) handler(token string) http.Handler {
 	return http.NewCrossOriginProtection().Handler(h)
 }
 
-// idleLimit ends the connection of a client of an earlier protocol that is silent; its next request makes a new one.
+// idleLimit ends the connection of a client of an earlier protocol that is silent; its next request
+// makes a new one.
 const idleLimit = time.Hour
 
-// byVersion serves clients of earlier protocols apart: their users can be asked only where the server keeps a connection.
+// byVersion serves clients of earlier protocols apart: their users can be asked only where the
+// server keeps a connection.
 type byVersion struct{ now, before http.Handler }
 
 // stateless is the first version of the protocol that knows no connections.

@@ -16,7 +16,8 @@ import (
 // keySize is in bytes.
 const keySize = 32
 
-// ReadKey reads the key from a file, which is made if there is none: servers that accept each other's handles share it.
+// ReadKey reads the key from a file, which is made if there is none: servers that accept each
+// other's handles share it.
 func ReadKey(file string) (Key, error) {
 	key, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -29,7 +30,8 @@ func ReadKey(file string) (Key, error) {
 		return nil, fmt.Errorf("key of the handles: %w", err)
 	}
 	if key = bytes.TrimSpace(key); len(key) < keySize {
-		return nil, fmt.Errorf("key of the handles: %s has %s; give at least %d random ones, or remove it", file, activities.CountOf(len(key), "byte"), keySize)
+		return nil, fmt.Errorf("key of the handles: %s has %s; give at least %d random ones, or remove it", file,
+			activities.CountOf(len(key), "byte"), keySize)
 	}
 	return key, nil
 }

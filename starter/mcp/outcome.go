@@ -36,8 +36,9 @@ type Outcome struct {
 	Shell      *Shell   `json:"shell,omitempty" jsonschema:"what the command did"`
 	Context    *Context `json:"context,omitempty" jsonschema:"what you have given to the session, or had given at the savepoint that it went back to"`
 
-	notDone bool                // something that was asked for was not done
-	instead *sdk.CallToolResult // sent in place of the outcome: a question, a task, or a wrapped server's own result; nil for none
+	notDone bool // something that was asked for was not done
+	// sent in place of the outcome: a question, a task, or a wrapped server's own result; nil for none
+	instead *sdk.CallToolResult
 }
 
 // Step is a step of a session.
@@ -108,7 +109,8 @@ type Report struct {
 	Notes    []string       `json:"notes,omitempty"`
 }
 
-// outcomeSchema is the schema of every tool's result. What is below its fields is in the manual: a list of tools repeats the schema for each.
+// outcomeSchema is the schema of every tool's result. What is below its fields is in the manual: a
+// list of tools repeats the schema for each.
 var outcomeSchema = func() *jsonschema.Schema {
 	s := schemaOf[Outcome]()
 	for _, field := range s.Properties {
@@ -138,7 +140,8 @@ func outcomeOf(a protocol.Answer) Outcome {
 	}
 	for _, s := range a.Steps {
 		step := Step{
-			ID: s.ID, Action: s.Uses, State: string(s.State), Try: s.Try, Summary: s.Summary, Error: s.Error, Outputs: s.Outputs, Notes: s.Notes,
+			ID: s.ID, Action: s.Uses, State: string(s.State), Try: s.Try, Summary: s.Summary, Error: s.Error, Outputs: s.Outputs,
+			Notes:   s.Notes,
 			Seconds: s.Took.Seconds(), Gate: gateOf(s.Gate), Park: parkOf(s.Park),
 		}
 		if s.Undone != nil {
@@ -178,7 +181,8 @@ func parkOf(p *protocol.ParkView) *Park {
 }
 
 func changeOf(c activities.Change) Change {
-	return Change{Summary: c.Summary, Diff: c.Diff, Risk: string(c.Risk), Facts: c.Facts, Counts: c.Counts, Schema: c.Schema, Undo: c.Undo, Losses: c.Losses}
+	return Change{Summary: c.Summary, Diff: c.Diff, Risk: string(c.Risk), Facts: c.Facts, Counts: c.Counts,
+		Schema: c.Schema, Undo: c.Undo, Losses: c.Losses}
 }
 
 func undoneOf(reports []compensations.StepReport) []Undone {
@@ -203,7 +207,8 @@ func reportOf(r *compensations.Report) *Report {
 			undone = append(undone, s)
 		}
 	}
-	return &Report{Status: string(r.Status), Cause: causeOf(r.Cause), Outcomes: r.Outcomes, Undone: undoneOf(undone), Notes: r.Notes}
+	return &Report{Status: string(r.Status), Cause: causeOf(r.Cause), Outcomes: r.Outcomes, Undone: undoneOf(undone),
+		Notes: r.Notes}
 }
 
 // hasFailed reports whether a step was not done.
@@ -217,7 +222,8 @@ func (o Outcome) hasFailed() bool {
 	return false
 }
 
-// result is the outcome as the protocol wants it. A client that shows no structured content shows the text.
+// result is the outcome as the protocol wants it. A client that shows no structured content shows
+// the text.
 func (o Outcome) result() *sdk.CallToolResult {
 	if o.instead != nil {
 		return o.instead
@@ -226,5 +232,6 @@ func (o Outcome) result() *sdk.CallToolResult {
 	if err != nil {
 		return failed(fmt.Errorf("result: %w", err))
 	}
-	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: activities.Visible(string(text))}}, StructuredContent: o, IsError: o.notDone}
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: activities.Visible(string(text))}},
+		StructuredContent: o, IsError: o.notDone}
 }

@@ -12,16 +12,17 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
-// What a server has besides tools only reads, so a proxy passes it on: requests to the server as they come, and its answers and
-// notifications as far as the SDK's types hold them.
+// What a server has besides tools only reads, so a proxy passes it on: requests to the server as
+// they come, and its answers and notifications as far as the SDK's types hold them.
 
 // options are those of a proxy before a server: it offers what that server does.
 func (p *Proxy) options() sdk.ServerOptions {
 	theirs := p.wrapped.Offers()
-	o := sdk.ServerOptions{Instructions: strings.TrimSpace(proxyInstructions + "\n\n" + theirs.Instructions), Capabilities: offerTasks(&sdk.ServerCapabilities{
-		Resources: theirs.Capabilities.Resources, Prompts: theirs.Capabilities.Prompts,
-		Completions: theirs.Capabilities.Completions, Logging: theirs.Capabilities.Logging,
-	})}
+	o := sdk.ServerOptions{Instructions: strings.TrimSpace(proxyInstructions + "\n\n" + theirs.Instructions),
+		Capabilities: offerTasks(&sdk.ServerCapabilities{
+			Resources: theirs.Capabilities.Resources, Prompts: theirs.Capabilities.Prompts,
+			Completions: theirs.Capabilities.Completions, Logging: theirs.Capabilities.Logging,
+		})}
 	if r := theirs.Capabilities.Resources; r != nil && r.Subscribe {
 		o.SubscribeHandler = func(ctx context.Context, r *sdk.SubscribeRequest) error {
 			return p.tellWrapped(ctx, "resources/subscribe", &sdk.SubscribeParams{URI: r.Params.URI})
@@ -33,7 +34,8 @@ func (p *Proxy) options() sdk.ServerOptions {
 	return o
 }
 
-// isForwarded reports whether a request is the wrapped server's to answer. The SDK answers for what that server does not have.
+// isForwarded reports whether a request is the wrapped server's to answer. The SDK answers for what
+// that server does not have.
 func (p *Proxy) isForwarded(method string) bool {
 	theirs := p.wrapped.Offers().Capabilities
 	switch method {
@@ -87,7 +89,8 @@ func (p *Proxy) tellWrapped(ctx context.Context, method string, params sdk.Param
 	return err
 }
 
-// protocolMeta begins the names by which a request says how it is to be understood. That is agreed upon with each side for itself.
+// protocolMeta begins the names by which a request says how it is to be understood. That is agreed
+// upon with each side for itself.
 const protocolMeta = "io.modelcontextprotocol/"
 
 // paramsOf are the parameters of a request, for the wrapped server.
@@ -112,7 +115,8 @@ func paramsOf(r sdk.Request) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// Run serves one client, and passes on to it what the wrapped server notifies it of, until it leaves or ctx ends.
+// Run serves one client, and passes on to it what the wrapped server notifies it of, until it
+// leaves or ctx ends.
 func (p *Proxy) Run(ctx context.Context, t sdk.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,7 +141,8 @@ func (p *Proxy) pass(ctx context.Context, n Notice) error {
 	case "notifications/tools/list_changed":
 		return p.takeTools(ctx)
 	case "notifications/resources/list_changed":
-		// The SDK tells of a change of its own list, which nobody sees: the wrapped server answers in its place.
+		// The SDK tells of a change of its own list, which nobody sees: the wrapped server answers in its
+		// place.
 		p.server.AddResource(&sdk.Resource{Name: "changed", URI: "unwind://changed"}, nil)
 	case "notifications/prompts/list_changed":
 		p.server.AddPrompt(&sdk.Prompt{Name: "changed"}, nil)
@@ -166,7 +171,8 @@ func (p *Proxy) pass(ctx context.Context, n Notice) error {
 // sinceLogPerRequest is the protocol that has no log of a session.
 const sinceLogPerRequest = "2026-07-28"
 
-// passLog passes on what the wrapped server logs. That server knows the level: the SDK's own way drops all before one is set.
+// passLog passes on what the wrapped server logs. That server knows the level: the SDK's own way
+// drops all before one is set.
 func (p *Proxy) passLog(ctx context.Context, method string, params *sdk.LoggingMessageParams) (err error) {
 	for of := range p.server.Sessions() {
 		if init := of.InitializeParams(); init != nil && init.ProtocolVersion < sinceLogPerRequest {
@@ -176,7 +182,8 @@ func (p *Proxy) passLog(ctx context.Context, method string, params *sdk.LoggingM
 	return err
 }
 
-// passProgress passes on how far a call has come. Where several steps are called at once, it is not known whose it is.
+// passProgress passes on how far a call has come. Where several steps are called at once, it is not
+// known whose it is.
 func (p *Proxy) passProgress(ctx context.Context, ofStep bool, params *sdk.ProgressNotificationParams) (err error) {
 	if !ofStep { // the token is the client's own
 		for of := range p.server.Sessions() {

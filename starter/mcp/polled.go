@@ -24,14 +24,16 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 // pollEvery is how often a client should ask how a task stands.
 const pollEvery = 5 * time.Second
 
-// polledCall is a call that waits for a person, and whose client polls. The handle that the client gets, the id of a task of the extension, says all
-// of it, so that any server with the same key can tell what has become of it.
+// polledCall is a call that waits for a person, and whose client polls. The handle that the client
+// gets, the id of a task of the extension, says all of it, so that any server with the same key can
+// tell what has become of it.
 type polledCall struct {
 	Session string    `json:"session"` // id of its workflow
 	Request string    `json:"request"`
 	Tool    string    `json:"tool"`
 	Made    time.Time `json:"made"`
-	// Asked is the digest of a gate about which the client's user was asked before, and has decided nothing.
+	// Asked is the digest of a gate about which the client's user was asked before, and has decided
+	// nothing.
 	Asked activities.Digest `json:"asked,omitempty"`
 }
 
@@ -44,8 +46,10 @@ func (p polledCall) handle(key Key, namespace string) string {
 func readPolledCall(key Key, namespace, handle string) (p polledCall, err error) {
 	text, seal, _ := strings.Cut(handle, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil || !hmac.Equal([]byte(seal), []byte(key.sign("task", namespace, text))) || json.Unmarshal(raw, &p) != nil {
-		return p, Problem{BadHandle, "taskId: this server has made no such task; give the one that it returned, whole and unchanged"}
+	if err != nil || !hmac.Equal([]byte(seal), []byte(key.sign("task", namespace, text))) ||
+		json.Unmarshal(raw, &p) != nil {
+		return p, Problem{BadHandle,
+			"taskId: this server has made no such task; give the one that it returned, whole and unchanged"}
 	}
 	return p, nil
 }
@@ -93,7 +97,8 @@ type (
 	}
 )
 
-// serveTasks answers what clients ask about their tasks. It is called last: what other middleware makes of a result, it leaves.
+// serveTasks answers what clients ask about their tasks. It is called last: what other middleware
+// makes of a result, it leaves.
 func (s *Server) serveTasks() error {
 	for _, err := range []error{
 		sdk.AddReceivingCustomMethod(s.server, "tasks/get", s.getTask),
@@ -124,8 +129,8 @@ func offerTasks(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
 	return c
 }
 
-// takesTasks reports whether the client of a request can be answered with a task. It says so in each request: what it has said when it
-// connected does not count.
+// takesTasks reports whether the client of a request can be answered with a task. It says so in
+// each request: what it has said when it connected does not count.
 func takesTasks(meta sdk.Meta) bool {
 	can, _ := meta[sdk.MetaKeyClientCapabilities].(map[string]any)
 	extensions, _ := can["extensions"].(map[string]any)
@@ -144,7 +149,8 @@ func (s *Server) answerLater(c *tasks.Client, p polledCall, pending protocol.Ans
 // taskOf is a task that goes on.
 func (s *Server) taskOf(handle string, p polledCall) *taskState {
 	return &taskState{
-		ResultType: "complete", TaskID: handle, Status: taskWorking, CreatedAt: p.Made, LastUpdatedAt: p.Made, PollInterval: pollEvery.Milliseconds(),
+		ResultType: "complete", TaskID: handle, Status: taskWorking, CreatedAt: p.Made, LastUpdatedAt: p.Made,
+		PollInterval: pollEvery.Milliseconds(),
 	}
 }
 
@@ -152,7 +158,8 @@ func (s *Server) taskOf(handle string, p polledCall) *taskState {
 func (s *Server) findTask(ctx context.Context, about *taskParams) (c *tasks.Client, p polledCall, err error) {
 	if !takesTasks(about.Meta) {
 		return nil, p, &jsonrpc.Error{
-			Code: sdk.CodeMissingRequiredClientCapabilities, Message: "declare the extension " + tasksExtension + " in the capabilities of this request",
+			Code:    sdk.CodeMissingRequiredClientCapabilities,
+			Message: "declare the extension " + tasksExtension + " in the capabilities of this request",
 			// The SDK's type would ask for roots, too.
 			Data: json.RawMessage(`{"requiredCapabilities":{"extensions":{"` + tasksExtension + `":{}}}}`),
 		}
@@ -208,8 +215,10 @@ func (s *Server) getTask(ctx context.Context, client *sdk.ServerSession, about *
 	return task, nil
 }
 
-// endOfOwn is the end of a call of one of our own tools; isOver is false while a person must decide about it.
-func (s *Server) endOfOwn(ctx context.Context, p polledCall, of session.Session, a protocol.Answer) (o Outcome, isOver bool, err error) {
+// endOfOwn is the end of a call of one of our own tools; isOver is false while a person must decide
+// about it.
+func (s *Server) endOfOwn(ctx context.Context, p polledCall, of session.Session, a protocol.Answer) (o Outcome,
+	isOver bool, err error) {
 	o = outcomeOfRequest(a)
 	if a.Pending {
 		o.Next = s.adviseAgent(ctx, of, a)
@@ -270,8 +279,10 @@ func questionID(step protocol.StepAnswer) string {
 	return approval + " of " + step.ID + " " + string(step.Gate.Digest)
 }
 
-// updateTask takes what a client's user has decided. What answers no question that is open is ignored, as the extension has it.
-func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, about *taskUpdateParams) (*taskAcknowledged, error) {
+// updateTask takes what a client's user has decided. What answers no question that is open is
+// ignored, as the extension has it.
+func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, about *taskUpdateParams) (*taskAcknowledged,
+	error) {
 	return s.atGates(ctx, &about.taskParams, func(c *tasks.Client, p polledCall, step protocol.StepAnswer) error {
 		call := callOf(client, about.Meta)
 		answer, isAnswered := about.InputResponses[questionID(step)]
@@ -283,19 +294,22 @@ func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, abou
 	})
 }
 
-// cancelTask rejects what waits for an approval: an agent may do without what it has asked for. What is under way ends as it would have.
+// cancelTask rejects what waits for an approval: an agent may do without what it has asked for.
+// What is under way ends as it would have.
 func (s *Server) cancelTask(ctx context.Context, _ *sdk.ServerSession, about *taskParams) (*taskAcknowledged, error) {
 	return s.atGates(ctx, about, func(c *tasks.Client, p polledCall, step protocol.StepAnswer) error {
 		run, err := c.Describe(ctx, p.Session)
 		if err == nil {
-			_, err = c.Reject(ctx, run, protocol.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: "it canceled its call"})
+			_, err = c.Reject(ctx, run,
+				protocol.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: "it canceled its call"})
 		}
 		return err
 	})
 }
 
 // atGates does something about each step of a task that waits for an approval.
-func (s *Server) atGates(ctx context.Context, about *taskParams, do func(*tasks.Client, polledCall, protocol.StepAnswer) error) (*taskAcknowledged, error) {
+func (s *Server) atGates(ctx context.Context, about *taskParams,
+	do func(*tasks.Client, polledCall, protocol.StepAnswer) error) (*taskAcknowledged, error) {
 	c, p, err := s.findTask(ctx, about)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ import (
 
 // Problem is why a call was refused, in a way that an agent can act upon: nothing was touched.
 type Problem struct {
-	// Type is one of those below, or that of a session's refusal: BadRequest, SessionBusy, SessionOver, SessionPaused, NotASession, PersonDecides, NothingDecided.
+	// Type is one of those below, or that of a session's refusal: BadRequest, SessionBusy,
+	// SessionOver, SessionPaused, NotASession, PersonDecides, NothingDecided.
 	Type string `json:"type" jsonschema:"kind of problem"`
 	Text string `json:"text" jsonschema:"what is wrong, and the way out"`
 }

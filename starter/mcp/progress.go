@@ -7,7 +7,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// progressEvery is the time between two signs of life: many clients give up on a call after a minute without one.
+// progressEvery is the time between two signs of life: many clients give up on a call after a
+// minute without one.
 const progressEvery = 5 * time.Second
 
 // progress reports to a client that asks for it that its call goes on.
@@ -19,7 +20,8 @@ type progress struct {
 }
 
 // newProgress begins with text, until stop. What toldOf reports replaces it.
-func newProgress(ctx context.Context, call *sdk.CallToolRequest, text string, toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams) *progress {
+func newProgress(ctx context.Context, call *sdk.CallToolRequest, text string,
+	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams) *progress {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &progress{says: make(chan string, 1), end: cancel, over: make(chan struct{})}
 	if toldOf != nil {

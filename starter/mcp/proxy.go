@@ -22,12 +22,13 @@ import (
 // ownPrefix keeps our own tools apart from those of the wrapped server.
 const ownPrefix = "unwind_"
 
-const proxyInstructions = `What you do with these tools can be undone, as far as the "unwind/recovery" of each says. unwind_status lists what you have changed, with the
-step of each call. Call unwind_savepoint before you try something, unwind_rollback to go back there, unwind_finish when all is well, unwind_abort
-to undo everything.`
+const proxyInstructions = `What you do with these tools can be undone, as far as the "unwind/recovery" of each says.
+unwind_status lists what you have changed, with the step of each call. Call unwind_savepoint before
+you try something, unwind_rollback to go back there, unwind_finish when all is well, unwind_abort to
+undo everything.`
 
-// Proxy serves the tools of another server. Those that only read are passed on to it, all others are steps of one session, which begins with
-// the first of them; after its end the next one begins.
+// Proxy serves the tools of another server. Those that only read are passed on to it, all others
+// are steps of one session, which begins with the first of them; after its end the next one begins.
 type Proxy struct {
 	*Server
 
@@ -87,7 +88,8 @@ func NewProxy(ctx context.Context, c Config, w Wrapped, log io.Writer) (*Proxy, 
 // begin names the next session, which opens when it is needed.
 func (p *Proxy) begin() {
 	p.now = ownSession{id: "session-" + rand.Text(), requests: map[string]bool{}}
-	fmt.Fprintf(p.log, "session %s of server %s: it begins with the next call that changes something\n", p.now.id, p.wrapped.Name())
+	fmt.Fprintf(p.log, "session %s of server %s: it begins with the next call that changes something\n", p.now.id,
+		p.wrapped.Name())
 }
 
 // addOwn adds a tool of ours, for the session of the proxy.
@@ -105,7 +107,8 @@ func addOwn[In any, P interface {
 			return Outcome{}, err
 		}
 		if now.handle == "" {
-			return Outcome{Session: now.id, Next: "nothing has been changed: the session begins with the first call that changes something"}, nil
+			return Outcome{Session: now.id,
+				Next: "nothing has been changed: the session begins with the first call that changes something"}, nil
 		}
 		P(&in).setSession(now.handle)
 		o, err := do(ctx, call, in)
@@ -139,8 +142,8 @@ func (r Reply) result() (*sdk.CallToolResult, error) {
 	return &sdk.CallToolResult{StructuredContent: verbatim(r.Result)}, nil
 }
 
-// bare is an answer of ours in place of one of the wrapped server: an error without structured content, which would have to follow the
-// schema of that server's tool.
+// bare is an answer of ours in place of one of the wrapped server: an error without structured
+// content, which would have to follow the schema of that server's tool.
 func bare(r *sdk.CallToolResult) *sdk.CallToolResult {
 	r.StructuredContent, r.IsError = nil, true
 	return r
@@ -168,12 +171,17 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 		reply, isAnswered, err = p.wrapped.ReplyTo(activities.NewToken(now.firstRunID, id, max(1, try)))
 		return err
 	}
-	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, p.stepsInTurn(step), func(a protocol.Answer) bool { // an undo that waits for a person does not hold up an error
-		return !a.Pending || len(a.Steps) == 1 && a.Steps[0].State != protocol.StepParked && look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
-	})
+	// an undo that waits for a person does not hold up an error
+	o, err := p.askFor(ctx, call, onSession{ofSession: ofSession{now.handle}}, p.stepsInTurn(step),
+		func(a protocol.Answer) bool {
+			return !a.Pending || len(a.Steps) == 1 && a.Steps[0].State != protocol.StepParked &&
+				look(a.Steps[0].ID, a.Steps[0].Try) == nil && isAnswered && !reply.Succeeded
+		})
 	if over, is := errors.AsType[session.Refusal](err); is && over.Type == protocol.SessionOver {
 		p.leave(now)
-		err = Problem{over.Type, fmt.Sprintf("nothing was called: session %s has ended, and `starter show %s` says how; the next call begins another", now.id, now.id)}
+		err = Problem{over.Type,
+			fmt.Sprintf("nothing was called: session %s has ended, and `starter show %s` says how; the next call begins another",
+				now.id, now.id)}
 	}
 	if err == nil && o.instead == nil && len(o.Steps) == 1 {
 		err = look(o.Steps[0].ID, o.Steps[0].Try)
@@ -187,7 +195,8 @@ func (p *Proxy) step(ctx context.Context, call *sdk.CallToolRequest) (*sdk.CallT
 	return o.resultWith(reply, isAnswered)
 }
 
-// resultWith is the result of a call: the reply of the wrapped server where there is one that holds.
+// resultWith is the result of a call: the reply of the wrapped server where there is one that
+// holds.
 func (o Outcome) resultWith(r Reply, isAnswered bool) (*sdk.CallToolResult, error) {
 	if isAnswered && r.isTrueOf(o) {
 		return r.result()
@@ -196,7 +205,8 @@ func (o Outcome) resultWith(r Reply, isAnswered bool) (*sdk.CallToolResult, erro
 }
 
 // endOfCall is the end of a call that has become a task.
-func (p *Proxy) endOfCall(ctx context.Context, call polledCall, of session.Session, a protocol.Answer) (o Outcome, isOver bool, err error) {
+func (p *Proxy) endOfCall(ctx context.Context, call polledCall, of session.Session, a protocol.Answer) (o Outcome,
+	isOver bool, err error) {
 	o, isOver, err = p.endOfOwn(ctx, call, of, a)
 	if err != nil || len(o.Steps) != 1 || slices.Contains(p.own, call.Tool) {
 		o.Session = call.Session
@@ -225,10 +235,12 @@ func (p *Proxy) firstRunOf(ctx context.Context, id string) (string, error) {
 	return d.GetWorkflowExecutionInfo().GetFirstRunId(), err
 }
 
-// isTrueOf reports whether a reply says what became of the step: a call that succeeded may have been undone since, because its step failed
-// after it. One that has failed and waits for a decision can still succeed.
+// isTrueOf reports whether a reply says what became of the step: a call that succeeded may have
+// been undone since, because its step failed after it. One that has failed and waits for a decision
+// can still succeed.
 func (r Reply) isTrueOf(o Outcome) bool {
-	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(protocol.Done)) && o.Steps[0].State != string(protocol.StepParked)
+	return !r.Lost && len(o.Steps) == 1 && r.Succeeded == (o.Steps[0].State == string(protocol.Done)) &&
+		o.Steps[0].State != string(protocol.StepParked)
 }
 
 // escapeAll reads arguments so that nothing in them is taken for an expression of a task file.
@@ -266,7 +278,8 @@ func (p *Proxy) present(ctx context.Context, mustBeOpen bool) (ownSession, error
 	return p.now, err
 }
 
-// isFirstRequest reports whether a request was not made before: to the session of a proxy nobody else makes any.
+// isFirstRequest reports whether a request was not made before: to the session of a proxy nobody
+// else makes any.
 func (p *Proxy) isFirstRequest(request string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -290,7 +303,8 @@ func (p *Proxy) openOwn(ctx context.Context, now *ownSession) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err := session.Open(ctx, c, session.Options{ID: now.id, Queue: p.Queue, Request: now.id}, document); err != nil {
+		if _, _, err := session.Open(ctx, c, session.Options{ID: now.id, Queue: p.Queue, Request: now.id},
+			document); err != nil {
 			return err
 		}
 	}

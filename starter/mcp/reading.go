@@ -34,12 +34,14 @@ func (s *Server) addReadingTools() {
 	addTool(s, statusTool(), s.status)
 	addTool(s, &sdk.Tool{
 		Name: "diff", Title: "What the session has changed",
-		Description: "Lists what the session has changed and not undone, the last step last, with the diff where a person was shown one. With step: that step, with its outputs.",
+		Description: "Lists what the session has changed and not undone, the last step last, with the diff where a " +
+			"person was shown one. With step: that step, with its outputs.",
 		Annotations: reads(),
 	}, s.diff)
 	addTool(s, &sdk.Tool{
 		Name: "plan", Title: "What steps would do",
-		Description: "Says what steps would do to the world as it is, with diffs, how each would be undone, and whether a person would be asked. Touches nothing. " +
+		Description: "Says what steps would do to the world as it is, with diffs, how each would be undone, and whether " +
+			"a person would be asked. Touches nothing. " +
 			"Steps cannot refer to the outputs of steps that were done.",
 		Annotations: reads(),
 	}, s.plan)
@@ -48,12 +50,14 @@ func (s *Server) addReadingTools() {
 func statusTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "status", Title: "How the session stands",
-		Description: "Says how the session stands: its steps, what waits for a person, its savepoints, its report once it has ended. With request: what became of that call.",
+		Description: "Says how the session stands: its steps, what waits for a person, its savepoints, its report once " +
+			"it has ended. With request: what became of that call.",
 		Annotations: reads(),
 	}
 }
 
-// lookLimit is how long status waits for an earlier request: one that no person is asked about ends soon.
+// lookLimit is how long status waits for an earlier request: one that no person is asked about ends
+// soon.
 const lookLimit = 10 * time.Second
 
 func (s *Server) status(ctx context.Context, _ *sdk.CallToolRequest, in statusInput) (Outcome, error) {
@@ -115,7 +119,8 @@ func (s *Server) outcomeOfState(state protocol.State) Outcome {
 	}
 	for _, v := range state.Steps {
 		step := Step{
-			ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.AllNotes(), Gate: gates[v.ID], Park: parks[v.ID],
+			ID: v.ID, Action: v.Uses, State: string(v.State), Summary: v.Summary, Error: v.Error, Notes: v.AllNotes(),
+			Gate: gates[v.ID], Park: parks[v.ID],
 		}
 		if !v.Ended.IsZero() {
 			step.Seconds = v.Took(v.Ended).Seconds()
@@ -157,7 +162,8 @@ func (s *Server) diff(ctx context.Context, _ *sdk.CallToolRequest, in diffInput)
 	known := []string{}
 	for _, change := range changes {
 		known = append(known, change.ID)
-		step := Step{ID: change.ID, Action: change.Uses, State: string(change.State), Summary: change.Summary, Error: change.Error, Notes: change.AllNotes()}
+		step := Step{ID: change.ID, Action: change.Uses, State: string(change.State), Summary: change.Summary,
+			Error: change.Error, Notes: change.AllNotes()}
 		if change.Planned != nil {
 			step.Plan = new(changeOf(*change.Planned))
 		}
@@ -208,7 +214,8 @@ func (s *Server) plan(ctx context.Context, _ *sdk.CallToolRequest, in planInput)
 	return o, nil
 }
 
-// planDocument is the task of steps that an agent asks about. What a session refuses of an agent's steps is refused here, too.
+// planDocument is the task of steps that an agent asks about. What a session refuses of an agent's
+// steps is refused here, too.
 func planDocument(steps []map[string]any) (json.RawMessage, error) {
 	const name = "plan of an agent"
 	raw, err := json.Marshal(steps)

@@ -20,14 +20,16 @@ type redoInput struct {
 func redoTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "redo", Title: "Do again what was rolled back",
-		Description: "Runs the steps that a rollback has undone once more, under their ids: they are checked and approved anew, and return new outputs. " +
+		Description: "Runs the steps that a rollback has undone once more, under their ids: they are checked and " +
+			"approved anew, and return new outputs. " +
 			"Without branch, to and step, those of the last rollback that was not redone.",
 		Annotations: changes(destructive, notIdempotent),
 	}
 }
 
 func (s *Server) redo(ctx context.Context, call *sdk.CallToolRequest, in redoInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		return of.Redo(ctx, request, protocol.SessionRedo{Branch: in.Branch, To: in.To, Step: in.Step, Why: in.Why})
-	})
+	return s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			return of.Redo(ctx, request, protocol.SessionRedo{Branch: in.Branch, To: in.To, Step: in.Step, Why: in.Why})
+		})
 }

@@ -70,7 +70,8 @@ type abortInput struct {
 func (s *Server) addSessionTools() {
 	open := &sdk.Tool{
 		Name: "open", Title: "Open a session",
-		Description: "Opens a session and returns its handle, which every other tool takes. Keep it to yourself: whoever has it can use the session.",
+		Description: "Opens a session and returns its handle, which every other tool takes. Keep it to yourself: whoever " +
+			"has it can use the session.",
 		Annotations: changes(additive, notIdempotent),
 	}
 	if s.Document != nil {
@@ -98,7 +99,8 @@ func savepointTool() *sdk.Tool {
 func rollbackTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "rollback", Title: "Undo a part of the session",
-		Description: "Undoes everything since a savepoint, or one step and all that builds on it, the last first, and says what came back. " +
+		Description: "Undoes everything since a savepoint, or one step and all that builds on it, the last first, and " +
+			"says what came back. " +
 			"What somebody else has changed since is not overwritten: the undo then waits for a person. Give to or step.",
 		Annotations: changes(destructive, notIdempotent),
 	}
@@ -107,7 +109,8 @@ func rollbackTool() *sdk.Tool {
 func noteTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "note", Title: "Note something for people",
-		Description: "Notes something for the people who look at the session, now or in its report. It is visible in the history.",
+		Description: "Notes something for the people who look at the session, now or in its report. It is visible in the " +
+			"history.",
 		Annotations: changes(additive, notIdempotent),
 	}
 }
@@ -115,7 +118,8 @@ func noteTool() *sdk.Tool {
 func finishTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "finish", Title: "Keep what was done",
-		Description: "Ends the session and keeps what it has done. Fails with SessionBusy while a step is running. A person can still roll it back for a while.",
+		Description: "Ends the session and keeps what it has done. Fails with SessionBusy while a step is running. A " +
+			"person can still roll it back for a while.",
 		Annotations: changes(additive, idempotent),
 	}
 }
@@ -123,21 +127,24 @@ func finishTool() *sdk.Tool {
 func abortTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "abort", Title: "Undo everything",
-		Description: "Ends the session and undoes everything that it has done, the last first. The report says what came back.",
+		Description: "Ends the session and undoes everything that it has done, the last first. The report says what " +
+			"came back.",
 		Annotations: changes(destructive, idempotent),
 	}
 }
 
 func (s *Server) savepoint(ctx context.Context, call *sdk.CallToolRequest, in savepointInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		return of.Savepoint(ctx, request, in.Name)
-	})
+	return s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			return of.Savepoint(ctx, request, in.Name)
+		})
 }
 
 func (s *Server) note(ctx context.Context, call *sdk.CallToolRequest, in noteInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		return of.Note(ctx, request, in.Text)
-	})
+	return s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			return of.Note(ctx, request, in.Text)
+		})
 }
 
 func (s *Server) finish(ctx context.Context, call *sdk.CallToolRequest, in onSession) (Outcome, error) {
@@ -147,12 +154,14 @@ func (s *Server) finish(ctx context.Context, call *sdk.CallToolRequest, in onSes
 }
 
 func (s *Server) abort(ctx context.Context, call *sdk.CallToolRequest, in abortInput) (Outcome, error) {
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		return of.Abort(ctx, request, protocol.AbortRequest{Who: "the agent", Why: in.Why})
-	})
+	return s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			return of.Abort(ctx, request, protocol.AbortRequest{Who: "the agent", Why: in.Why})
+		})
 }
 
-// open opens a session. The request makes its id, so that a repeated call finds what the first has opened.
+// open opens a session. The request makes its id, so that a repeated call finds what the first has
+// opened.
 func (s *Server) open(ctx context.Context, call *sdk.CallToolRequest, in openInput) (Outcome, error) {
 	in.Request = cmp.Or(in.Request, callID(call))
 	c, err := s.connection(ctx)
@@ -195,7 +204,8 @@ func (s *Server) documentOf(in openInput) (json.RawMessage, error) {
 	document := map[string]any{}
 	if s.Document != nil {
 		if in.Timeout+in.Idle+in.Gone+in.OnFailure != "" {
-			return nil, Problem{BadParameter, "timeout, idle, gone and on_failure are given by whoever runs this server: leave them out"}
+			return nil, Problem{BadParameter,
+				"timeout, idle, gone and on_failure are given by whoever runs this server: leave them out"}
 		}
 		if err := json.Unmarshal(s.Document, &document); err != nil {
 			return nil, fmt.Errorf("document of sessions: %w", err)
@@ -234,9 +244,10 @@ func (s *Server) rollback(ctx context.Context, call *sdk.CallToolRequest, in rol
 	if err != nil {
 		return Outcome{}, err
 	}
-	return s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		return of.Rollback(ctx, request, protocol.SessionRollback{To: in.To, Step: in.Step, Branch: branch, Why: in.Why})
-	})
+	return s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			return of.Rollback(ctx, request, protocol.SessionRollback{To: in.To, Step: in.Step, Branch: branch, Why: in.Why})
+		})
 }
 
 // request is one request to a session.
@@ -248,7 +259,8 @@ func (s *Server) ask(ctx context.Context, call *sdk.CallToolRequest, on onSessio
 }
 
 // askFor does so, and waits for a person only where the answer does not suffice.
-func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request, suffices func(protocol.Answer) bool) (_ Outcome, err error) {
+func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSession, send request,
+	suffices func(protocol.Answer) bool) (_ Outcome, err error) {
 	c, id, err := s.find(ctx, on.Session)
 	if err != nil {
 		return Outcome{}, err
@@ -305,7 +317,8 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 	life.say(whatWaits(answer))
 	o = outcomeOfRequest(s.awaitPerson(ctx, of, answer))
 	if o.Pending {
-		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask %s with request %q", id, s.prefix+"status", o.Request)
+		o.Next = fmt.Sprintf("it waits for a person, who sees it with `starter show %s`; ask %s with request %q", id,
+			s.prefix+"status", o.Request)
 	}
 	return o, nil
 }
@@ -313,7 +326,8 @@ func (s *Server) askFor(ctx context.Context, call *sdk.CallToolRequest, on onSes
 // noteWithin bounds the note about a call whose client waits no longer.
 const noteWithin = 3 * time.Second
 
-// noteCanceled notes in a session that the client of a call waits no longer for it. What is under way goes on.
+// noteCanceled notes in a session that the client of a call waits no longer for it. What is under
+// way goes on.
 func (s *Server) noteCanceled(ctx context.Context, of session.Session, tool, request string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteWithin)
 	defer cancel()
@@ -323,7 +337,8 @@ func (s *Server) noteCanceled(ctx context.Context, of session.Session, tool, req
 	} else if err == nil && len(a.Steps) > 0 {
 		what += ", step " + a.Steps[0].ID
 	}
-	_, _ = of.Note(ctx, "", "the agent's client cancelled "+what+", or left: what is under way goes on") // one that has ended takes no note
+	// one that has ended takes no note
+	_, _ = of.Note(ctx, "", "the agent's client cancelled "+what+", or left: what is under way goes on")
 }
 
 // toolUse is where Claude Code says which tool use of its conversation a call is.
@@ -331,7 +346,8 @@ const toolUse = "claudecode/toolUseId"
 
 const maxCallID = 200
 
-// callID is the client's own id of a call, which stays the same if it makes the call again; empty if it gives none.
+// callID is the client's own id of a call, which stays the same if it makes the call again; empty
+// if it gives none.
 func callID(call *sdk.CallToolRequest) string {
 	id, _ := call.Params.Meta[toolUse].(string)
 	if len(id) > maxCallID {
@@ -346,7 +362,9 @@ func outcomeOfRequest(a protocol.Answer) Outcome {
 	o.notDone = o.hasFailed()
 	for _, s := range o.Steps {
 		if s.State == string(protocol.RolledBack) && s.Error == "" {
-			o.Next = fmt.Sprintf("step %s was done, and rolled back since; this request does not do it again: redo the rollback, or make another call", s.ID)
+			o.Next = fmt.Sprintf(
+				"step %s was done, and rolled back since; this request does not do it again: redo the rollback, or make "+
+					"another call", s.ID)
 		}
 	}
 	return o

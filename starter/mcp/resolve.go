@@ -27,7 +27,8 @@ type resolveInput struct {
 func resolveTool() *sdk.Tool {
 	return &sdk.Tool{
 		Name: "resolve", Title: "Decide about a step that has failed",
-		Description: "Decides about a step with on_failure: ask that has failed, was undone and waits: retry, skip or unwind. You may decide if park of the step " +
+		Description: "Decides about a step with on_failure: ask that has failed, was undone and waits: retry, skip or " +
+			"unwind. You may decide if park of the step " +
 			"has a digest. Approvals, and undos that wait, are always for a person to decide.",
 		Annotations: changes(destructive, notIdempotent),
 	}
@@ -42,9 +43,10 @@ func (s *Server) resolve(ctx context.Context, call *sdk.CallToolRequest, in reso
 		}
 		r.With = with
 	}
-	o, err := s.ask(ctx, call, in.onSession, func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
-		return of.Resolve(ctx, request, r)
-	})
+	o, err := s.ask(ctx, call, in.onSession,
+		func(ctx context.Context, of session.Session, request string) (protocol.Answer, error) {
+			return of.Resolve(ctx, request, r)
+		})
 	if r.Do != compensations.Retry {
 		o.notDone = false // it was asked to leave the step undone
 	}
@@ -81,7 +83,8 @@ func (p *Proxy) resolveCall(ctx context.Context, call *sdk.CallToolRequest, in r
 	return p.resolve(ctx, call, r)
 }
 
-// toolOf returns the tool that a step which has failed has called; of any other nothing, and the session refuses to resolve it.
+// toolOf returns the tool that a step which has failed has called; of any other nothing, and the
+// session refuses to resolve it.
 func (p *Proxy) toolOf(ctx context.Context, handle, step string) (string, error) {
 	o, err := p.status(ctx, nil, statusInput{ofSession: ofSession{handle}})
 	if err != nil {
@@ -107,7 +110,8 @@ func toResolve(steps []Step) *Step {
 	return nil
 }
 
-// adviseAgent says what the agent may decide itself where a request waits; empty if that is for a person.
+// adviseAgent says what the agent may decide itself where a request waits; empty if that is for a
+// person.
 func (s *Server) adviseAgent(ctx context.Context, of session.Session, pending protocol.Answer) string {
 	step := toResolve(outcomeOf(pending).Steps)
 	if step == nil && len(pending.WaitsFor) > 0 {
@@ -123,6 +127,7 @@ func (s *Server) adviseAgent(ctx context.Context, of session.Session, pending pr
 
 // adviseResolve says how to decide about a step.
 func (s *Server) adviseResolve(step *Step) string {
-	return fmt.Sprintf("step %s has failed, and you may decide: call %s with its digest, %s, and do: %s", step.ID, s.prefix+"resolve", step.Park.Digest,
+	return fmt.Sprintf("step %s has failed, and you may decide: call %s with its digest, %s, and do: %s", step.ID,
+		s.prefix+"resolve", step.Park.Digest,
 		strings.Join(step.Park.Ways, " or "))
 }

@@ -11,17 +11,22 @@ import (
 
 const resourcePrefix = "unwind://sessions/"
 
-// addResources adds what can be read of a session, by its handle. A handle has an @, hence the + of the templates.
+// addResources adds what can be read of a session, by its handle. A handle has an @, hence the + of
+// the templates.
 func (s *Server) addResources() {
-	s.addResource("ledger", "The steps of a session as they stand, with what each undo has brought back", func(ctx context.Context, handle string) (any, error) {
-		return s.status(ctx, nil, statusInput{ofSession: ofSession{handle}})
-	})
-	s.addResource("diff", "What a session has changed and not undone, with diffs", func(ctx context.Context, handle string) (any, error) {
-		return s.diff(ctx, nil, diffInput{ofSession: ofSession{handle}})
-	})
-	s.addResource("trace", "What has happened in a session, in order: requests, steps, gates and decisions, undos and what they observed", func(ctx context.Context, handle string) (any, error) {
-		return s.trace(ctx, handle)
-	})
+	s.addResource("ledger", "The steps of a session as they stand, with what each undo has brought back",
+		func(ctx context.Context, handle string) (any, error) {
+			return s.status(ctx, nil, statusInput{ofSession: ofSession{handle}})
+		})
+	s.addResource("diff", "What a session has changed and not undone, with diffs",
+		func(ctx context.Context, handle string) (any, error) {
+			return s.diff(ctx, nil, diffInput{ofSession: ofSession{handle}})
+		})
+	s.addResource("trace",
+		"What has happened in a session, in order: requests, steps, gates and decisions, undos and what they observed",
+		func(ctx context.Context, handle string) (any, error) {
+			return s.trace(ctx, handle)
+		})
 }
 
 func (s *Server) addResource(name, description string, read func(context.Context, string) (any, error)) {
@@ -41,6 +46,7 @@ func (s *Server) addResource(name, description string, read func(context.Context
 		if err != nil {
 			return nil, err
 		}
-		return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, MIMEType: "application/json", Text: string(text)}}}, nil
+		return &sdk.ReadResourceResult{
+			Contents: []*sdk.ResourceContents{{URI: r.Params.URI, MIMEType: "application/json", Text: string(text)}}}, nil
 	})
 }

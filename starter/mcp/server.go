@@ -20,7 +20,8 @@ import (
 
 // Config configures a Server.
 type Config struct {
-	// Connect dials the Temporal server. It is called when a tool first needs it, and again until it has succeeded.
+	// Connect dials the Temporal server. It is called when a tool first needs it, and again until it
+	// has succeeded.
 	Connect func(context.Context) (*tasks.Client, error)
 	// Specs are the actions of the catalog.
 	Specs []activities.Spec
@@ -28,13 +29,16 @@ type Config struct {
 	Check func(document json.RawMessage) (tasks.File, error)
 	// Queue is the shared task queue of the workers.
 	Queue string
-	// Document is the task document of every session that is opened here. If it is nil, the agent says how long its session may take.
+	// Document is the task document of every session that is opened here. If it is nil, the agent says
+	// how long its session may take.
 	Document json.RawMessage
 	// Key seals the handles of sessions.
 	Key Key
-	// Wait is how long a call waits for a person before it answers that it is pending. Defaults to DefaultWait.
+	// Wait is how long a call waits for a person before it answers that it is pending. Defaults to
+	// DefaultWait.
 	Wait time.Duration
-	// Elicit has a client that can ask its user do so at a gate, and takes the answer for a person's decision.
+	// Elicit has a client that can ask its user do so at a gate, and takes the answer for a person's
+	// decision.
 	Elicit bool
 	// Version is that of this program.
 	Version string
@@ -49,9 +53,11 @@ type Server struct {
 	server *sdk.Server
 	tools  toolNames
 	prefix string // of the names of our own tools
-	// isFirst reports, once, that nobody has made a request of that id to its session; nil where nobody knows.
+	// isFirst reports, once, that nobody has made a request of that id to its session; nil where
+	// nobody knows.
 	isFirst func(request string) bool
-	// toldOf is where reports arrive of how far a call has come, which replace the time that it takes; nil, or a nil channel, where nobody knows.
+	// toldOf is where reports arrive of how far a call has come, which replace the time that it takes;
+	// nil, or a nil channel, where nobody knows.
 	toldOf func(*sdk.CallToolRequest) <-chan *sdk.ProgressNotificationParams
 	// endOf is the end of a call that has become a task.
 	endOf func(context.Context, polledCall, session.Session, protocol.Answer) (o Outcome, isOver bool, err error)
@@ -63,14 +69,16 @@ type Server struct {
 	client *tasks.Client
 }
 
-// stepsAtOnce is how many calls may add steps to a session at once. The Temporal server takes ten requests to a workflow at a time: the
-// others are left to rollback, abort and the like.
+// stepsAtOnce is how many calls may add steps to a session at once. The Temporal server takes ten
+// requests to a workflow at a time: the others are left to rollback, abort and the like.
 const stepsAtOnce = 7
 
-const instructions = `What you do with these tools can be undone. First call open: it returns the handle of a session, which every other tool takes.
-A step that fails is undone by itself and the session goes on; rollback undoes steps that were done. Call savepoint before you try
-something, rollback to go back there, finish when all is well, abort to undo everything. A session that is neither finished nor
-aborted stays open. If a connection breaks during a call, repeat it with the same "request": it is carried out once.`
+const instructions = `What you do with these tools can be undone. First call open: it returns the handle of a session,
+which every other tool takes. A step that fails is undone by itself and the session goes on;
+rollback undoes steps that were done. Call savepoint before you try something, rollback to go back
+there, finish when all is well, abort to undo everything. A session that is neither finished nor
+aborted stays open. If a connection breaks during a call, repeat it with the same "request": it is
+carried out once.`
 
 // New makes a server. It needs no Temporal server yet.
 func New(c Config) (*Server, error) {
@@ -91,13 +99,15 @@ func newServer(c Config, o sdk.ServerOptions) *Server {
 		c.Wait = DefaultWait
 	}
 	o.PageSize = 1000
-	s := &Server{Config: c, stepping: turns.Turns{Several: stepsAtOnce}, server: sdk.NewServer(&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version}, &o)}
+	s := &Server{Config: c, stepping: turns.Turns{Several: stepsAtOnce},
+		server: sdk.NewServer(&sdk.Implementation{Name: "unwind", Title: "Unwind", Version: c.Version}, &o)}
 	s.endOf = s.endOfOwn
 	s.server.AddReceivingMiddleware(s.nameTools)
 	return s
 }
 
-// Run serves one client until it leaves or ctx ends. The SDK ends only what nobody waits for, so the calls that are under way end with ctx.
+// Run serves one client until it leaves or ctx ends. The SDK ends only what nobody waits for, so
+// the calls that are under way end with ctx.
 func (s *Server) Run(ctx context.Context, t sdk.Transport) error {
 	s.server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(of context.Context, method string, r sdk.Request) (sdk.Result, error) {
@@ -136,7 +146,8 @@ func (s *Server) connection(ctx context.Context) (*tasks.Client, error) {
 // handler answers a call of a tool.
 type handler[In any] func(context.Context, *sdk.CallToolRequest, In) (Outcome, error)
 
-// addTool adds a tool. Its arguments are those of In, unless the tool has a schema already, which is then what clients see.
+// addTool adds a tool. Its arguments are those of In, unless the tool has a schema already, which
+// is then what clients see.
 func addTool[In any](s *Server, t *sdk.Tool, do handler[In]) {
 	schema := schemaOf[In]()
 	if t.InputSchema == nil {

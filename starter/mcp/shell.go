@@ -50,9 +50,12 @@ func (s *Server) addShell() {
 	}
 	addTool(s, &sdk.Tool{
 		Name: shellTool, Title: "Run a command in a container",
-		Description: "Runs one command in a running container, and returns its exit status, its output and the paths that it changed in the container. " +
-			"If it fails, what it changed is undone, unless on_failure is continue: give that where a status other than 0 is no failure to you, as with grep or a test. " +
-			"rollback with the step's id undoes it later, with all later steps that build on it. Files on volumes, and what it did outside the container, are not undone.",
+		Description: "Runs one command in a running container, and returns its exit status, its output and the paths " +
+			"that it changed in the container. " +
+			"If it fails, what it changed is undone, unless on_failure is continue: give that where a status other than 0 " +
+			"is no failure to you, as with grep or a test. " +
+			"rollback with the step's id undoes it later, with all later steps that build on it. Files on volumes, and what " +
+			"it did outside the container, are not undone.",
 		Annotations: changes(destructive, notIdempotent),
 	}, s.shell)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
-// awaitPerson waits for the end of a request that a person must decide about, for as long as a call may take. What it returns is
-// pending if nobody has decided by then.
+// awaitPerson waits for the end of a request that a person must decide about, for as long as a call
+// may take. What it returns is pending if nobody has decided by then.
 func (s *Server) awaitPerson(ctx context.Context, of session.Session, pending protocol.Answer) protocol.Answer {
 	limited, cancel := context.WithTimeout(ctx, s.Wait)
 	defer cancel()

@@ -49,7 +49,8 @@ type Notice struct {
 type Reply struct {
 	Result json.RawMessage
 	Error  *jsonrpc.Error
-	// Lost means that the call has happened, and that its answer was lost or cannot be kept as it was sent.
+	// Lost means that the call has happened, and that its answer was lost or cannot be kept as it was
+	// sent.
 	Lost bool
 	// Succeeded means that it is no error, and no result that is not complete.
 	Succeeded bool
@@ -79,8 +80,8 @@ func (t listedTool) withRecovery(raw json.RawMessage, of recovery) (listed json.
 	return json.Marshal(fields)
 }
 
-// verbatim is structured content that stands for a whole result, as the wrapped server has sent it. The SDK's type would lose what it
-// does not know.
+// verbatim is structured content that stands for a whole result, as the wrapped server has sent it.
+// The SDK's type would lose what it does not know.
 type verbatim json.RawMessage
 
 // whole is a result that is sent as it is.

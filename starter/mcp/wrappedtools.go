@@ -19,7 +19,8 @@ import (
 type wrappedTool struct {
 	// listed is the tool as its server lists it, and how a call of it is undone.
 	listed json.RawMessage
-	// schema is that of the arguments, if a call is a step; nil if it is not, or if we do not understand it.
+	// schema is that of the arguments, if a call is a step; nil if it is not, or if we do not
+	// understand it.
 	schema *jsonschema.Resolved
 	call   sdk.ToolHandler
 }
@@ -42,7 +43,8 @@ func (p *Proxy) listings() map[string]json.RawMessage {
 	return all
 }
 
-// takeTools offers the tools that the wrapped server has now. The error says which cannot be offered.
+// takeTools offers the tools that the wrapped server has now. The error says which cannot be
+// offered.
 func (p *Proxy) takeTools(ctx context.Context) error {
 	all, err := p.wrapped.Tools(ctx)
 	if err != nil {
@@ -56,7 +58,9 @@ func (p *Proxy) takeTools(ctx context.Context) error {
 		case err != nil:
 			problems = append(problems, err)
 		case isTwice || slices.Contains(p.own, name):
-			problems = append(problems, usage.Errorf("server %s has a tool %s, which is the name of one of Unwind's own, or of another of that server", p.wrapped.Name(), name))
+			problems = append(problems,
+				usage.Errorf("server %s has a tool %s, which is the name of one of Unwind's own, or of another of that server",
+					p.wrapped.Name(), name))
 		default:
 			now[name] = tool
 		}
@@ -103,8 +107,9 @@ func (p *Proxy) readTool(raw json.RawMessage) (name string, made wrappedTool, er
 	return tool.Name, made, nil
 }
 
-// schema is that of a tool's arguments, against which they are checked first: a step, and what it looks at, would take longer to fail. One
-// that we do not understand is for the wrapped server to check.
+// schema is that of a tool's arguments, against which they are checked first: a step, and what it
+// looks at, would take longer to fail. One that we do not understand is for the wrapped server to
+// check.
 func (t listedTool) schema() *jsonschema.Resolved {
 	var schema jsonschema.Schema
 	if json.Unmarshal(t.InputSchema, &schema) != nil {

@@ -28,14 +28,16 @@ func Gate(w io.Writer, g protocol.GateView) {
 func GateWays(w io.Writer, server tasks.Server, id string, g protocol.GateView) {
 	payload := signalPayload(protocol.Decision{Step: g.Step, Digest: g.Digest})
 	fmt.Fprintf(w, "  approve it in one of three ways:\n")
-	fmt.Fprintf(w, "    1. %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(g.Step))
+	fmt.Fprintf(w, "    1. %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id),
+		terminal.ShellQuote(g.Step))
 	fmt.Fprintf(w, "    2. %s\n", server.SignalCommand(id, protocol.SignalApprove, payload))
 	page := server.RunLink(id, "")
 	if page == "" {
 		page = "in the Temporal UI, on the page of the task"
 	}
 	fmt.Fprintf(w, "    3. %s\n       Send a Signal, name: %s, JSON: %s\n", page, protocol.SignalApprove, payload)
-	fmt.Fprintf(w, "  or reject it: %s reject %s %s --why WHY\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(g.Step))
+	fmt.Fprintf(w, "  or reject it: %s reject %s %s --why WHY\n", server.StarterCommand(), terminal.ShellQuote(id),
+		terminal.ShellQuote(g.Step))
 }
 
 func signalPayload(v any) string {

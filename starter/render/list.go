@@ -22,7 +22,8 @@ func Tasks(w io.Writer, list []tasks.Listed) {
 		if !e.Closed.IsZero() {
 			spent = terminal.Duration(e.Closed.Sub(e.Started))
 		}
-		t.Row(terminal.OneLine(listedTask(e)), terminal.OneLine(e.Name), listedStatus(e), terminal.OneLine(waitsFor(e)), terminal.OneLine(e.Agent),
+		t.Row(terminal.OneLine(listedTask(e)), terminal.OneLine(e.Name), listedStatus(e), terminal.OneLine(waitsFor(e)),
+			terminal.OneLine(e.Agent),
 			terminal.LocalTime(e.Started, "2006-01-02 15:04"), spent)
 	}
 	t.Write(w)
@@ -30,10 +31,12 @@ func Tasks(w io.Writer, list []tasks.Listed) {
 
 // nouns say what a workflow that acts on a task is.
 var nouns = map[string]string{
-	protocol.RecoverType: "recovery", protocol.RollbackType: "rollback", protocol.RedoType: "redo", protocol.LateSweepType: "late sweep",
+	protocol.RecoverType: "recovery", protocol.RollbackType: "rollback", protocol.RedoType: "redo",
+	protocol.LateSweepType: "late sweep",
 }
 
-// listedTask is the id of a task, or what was done about which task: the id of that is too long for a list.
+// listedTask is the id of a task, or what was done about which task: the id of that is too long for
+// a list.
 func listedTask(e tasks.Listed) string {
 	noun := nouns[e.Type]
 	if noun == "" || e.Task == "" {
@@ -42,7 +45,8 @@ func listedTask(e tasks.Listed) string {
 	return strings.TrimSpace(noun + " of " + e.Task + " " + e.Part)
 }
 
-// listedStatus is the task's status, with the way its run ended if the server ended it, and what became of it since.
+// listedStatus is the task's status, with the way its run ended if the server ended it, and what
+// became of it since.
 func listedStatus(e tasks.Listed) string {
 	parts := []string{e.Status}
 	if e.Status == "" {

@@ -20,7 +20,8 @@ func Park(w io.Writer, server tasks.Server, id string, s compensations.StepRepor
 	}
 	fmt.Fprintf(w, "  resolve it, one of:\n")
 	for _, way := range WaysToResolve(server, s) {
-		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(s.Step), way.Do, way.Means)
+		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id),
+			terminal.ShellQuote(s.Step), way.Do, way.Means)
 	}
 }
 
@@ -30,7 +31,8 @@ type Way struct {
 	Means string
 }
 
-// WaysToResolve are the decisions that fit a park: force needs drift, and not every action can be reset.
+// WaysToResolve are the decisions that fit a park: force needs drift, and not every action can be
+// reset.
 func WaysToResolve(server tasks.Server, s compensations.StepReport) []Way {
 	ways := []Way{{compensations.Retry, "undo it again"}}
 	if Drifted(s) {
@@ -45,18 +47,21 @@ func WaysToResolve(server tasks.Server, s compensations.StepReport) []Way {
 	return ways
 }
 
-// ParkedStep prints a step that has failed and waits for a person, and the commands that resolve it.
+// ParkedStep prints a step that has failed and waits for a person, and the commands that resolve
+// it.
 func ParkedStep(w io.Writer, server tasks.Server, id string, s protocol.ParkView) {
 	fmt.Fprintf(w, "parked: step %s (%s) failed and needs a person\n", s.Step, s.Uses)
 	fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(Reason(s.Reason)))
 	fmt.Fprintf(w, "  try       %d, with %s\n", s.Try, terminal.Clip(terminal.OneLine(string(s.With)), maxShownParams))
 	fmt.Fprintf(w, "  resolve it, one of:\n")
 	for _, do := range s.Ways {
-		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id), terminal.ShellQuote(s.Step), do, meansForStep[do])
+		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id),
+			terminal.ShellQuote(s.Step), do, meansForStep[do])
 	}
 }
 
-// maxShownParams is how many characters of a parked step's parameters are shown; starter show -o json has all.
+// maxShownParams is how many characters of a parked step's parameters are shown; starter show -o
+// json has all.
 const maxShownParams = 200
 
 var meansForStep = map[compensations.Do]string{

@@ -47,8 +47,8 @@ func Plan(w io.Writer, plan protocol.Plan) {
 	}
 }
 
-// newLosses lists the losses of a step; those of an earlier step in one line, which names that. Said maps losses to the steps
-// that they were listed for.
+// newLosses lists the losses of a step; those of an earlier step in one line, which names that.
+// Said maps losses to the steps that they were listed for.
 func newLosses(said map[string]string, step string, losses []string) (all []string) {
 	again := map[string]int{}
 	for _, loss := range losses {

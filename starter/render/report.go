@@ -28,7 +28,8 @@ func Report(w io.Writer, r compensations.Report) {
 	switch {
 	case headline == "":
 		headline = string(r.Status)
-	case r.Status == compensations.Committed && slices.ContainsFunc(r.Steps, func(s compensations.StepReport) bool { return s.Outcome != "" }):
+	case r.Status == compensations.Committed &&
+		slices.ContainsFunc(r.Steps, func(s compensations.StepReport) bool { return s.Outcome != "" }):
 		headline = "committed: what was not undone on the way stays"
 	}
 	fmt.Fprintf(w, "report of %s\n%s\n", r.Task, headline)
@@ -58,7 +59,8 @@ func Cause(c compensations.Cause) string {
 	return c.String()
 }
 
-// Reason is the first line of an error, in words that need no knowledge of Temporal. What follows it is output.
+// Reason is the first line of an error, in words that need no knowledge of Temporal. What follows
+// it is output.
 func Reason(text string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return Note(first)
@@ -141,8 +143,8 @@ func writeUnwound(w io.Writer, r compensations.Report) {
 	writeRemarks(w, r)
 }
 
-// marker is ! for a step that is not as it was before, or that waits for a person; in a task that committed in part, for one
-// that is not done.
+// marker is ! for a step that is not as it was before, or that waits for a person; in a task that
+// committed in part, for one that is not done.
 func marker(s compensations.StepReport, r compensations.Report) string {
 	if r.Status == compensations.Partly {
 		if undoText(s, r) == staysText {
@@ -159,7 +161,8 @@ func marker(s compensations.StepReport, r compensations.Report) string {
 	return " "
 }
 
-// What is printed for a step that is done, and for one that has failed while the task went on; neither is undone.
+// What is printed for a step that is done, and for one that has failed while the task went on;
+// neither is undone.
 const (
 	staysText  = "stays"
 	failedText = "failed, not undone"

@@ -61,7 +61,8 @@ func Trouble(t protocol.Trouble) string {
 	return text + ": " + Note(t.Reason)
 }
 
-// describeStanding says what a task is doing, whether it is paused, and what became of it since its end.
+// describeStanding says what a task is doing, whether it is paused, and what became of it since its
+// end.
 func describeStanding(s tasks.Standing) string {
 	parts := []string{Phase(s.State)}
 	if s.Paused != nil {
@@ -234,7 +235,8 @@ func writeActs(w io.Writer, t tasks.Run, s tasks.Standing) {
 		fmt.Fprintf(w, "%s\n", actText(verbs[t.Type], s.Of, s.Part))
 	}
 	for _, a := range s.After {
-		fmt.Fprintf(w, "%s: %s %s", terminal.LocalTime(a.Started, "2006-01-02 15:04:05"), a.ID, actText(verbs[a.Type], a.Of, a.Part))
+		fmt.Fprintf(w, "%s: %s %s", terminal.LocalTime(a.Started, "2006-01-02 15:04:05"), a.ID,
+			actText(verbs[a.Type], a.Of, a.Part))
 		if a.Status != "" {
 			fmt.Fprintf(w, ": %s", a.Status)
 		}

@@ -59,7 +59,8 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 	}
 }
 
-// OutputLines are outputs in short, for a view that goes on: at most so many lines, the last ones. Empty outputs are left out.
+// OutputLines are outputs in short, for a view that goes on: at most so many lines, the last ones.
+// Empty outputs are left out.
 func OutputLines(outputs map[string]any, most int) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(outputs)) {
@@ -108,7 +109,8 @@ func writeOutput(w io.Writer, name, text string) {
 		fmt.Fprintf(w, "  %s: %s\n", name, lines[0])
 		return
 	}
-	fmt.Fprintf(w, "  %s:\n%s\n", name, terminal.Indent("  | ", strings.Join(lines[:min(len(lines), maxOutputLines)], "\n")))
+	fmt.Fprintf(w, "  %s:\n%s\n", name,
+		terminal.Indent("  | ", strings.Join(lines[:min(len(lines), maxOutputLines)], "\n")))
 	if more := len(lines) - maxOutputLines; more > 0 {
 		fmt.Fprintf(w, "  ... %s more; -o json has them\n", terminal.Plural(more, "line"))
 	}

@@ -24,14 +24,15 @@ import (
 type Client struct {
 	client.Client
 	Server
-	// SilenceLimit is how long a command waits for the answer of a worker: without one nobody answers. Defaults to 5 s.
+	// SilenceLimit is how long a command waits for the answer of a worker: without one nobody answers.
+	// Defaults to 5 s.
 	SilenceLimit time.Duration
 
 	converter converter.DataConverter // what the Client was dialed with; nil: the SDK's
 }
 
-// DataConverter decodes what other starters and workers have written. It uses the codec server of the profile or of
-// TEMPORAL_CODEC_ENDPOINT, as the temporal CLI does.
+// DataConverter decodes what other starters and workers have written. It uses the codec server of
+// the profile or of TEMPORAL_CODEC_ENDPOINT, as the temporal CLI does.
 func (c *Client) DataConverter() converter.DataConverter {
 	if c.converter == nil {
 		return explaining{converter.GetDefaultDataConverter()}
@@ -50,7 +51,8 @@ type Server struct {
 	UI string
 	// NeedsAddress says that another starter would not find this server by itself.
 	NeedsAddress bool
-	// Resets say what a reset does and loses, by action; an action that is not in here cannot be reset, as far as is known.
+	// Resets say what a reset does and loses, by action; an action that is not in here cannot be
+	// reset, as far as is known.
 	Resets map[string]string
 }
 
@@ -85,7 +87,8 @@ func Dial(ctx context.Context, server Server, options client.Options, source str
 	_, err = c.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.Namespace})
 	if _, missing := errors.AsType[*serviceerror.NamespaceNotFound](err); missing {
 		c.Close()
-		return nil, fmt.Errorf("the Temporal server %s has no namespace %q; set TEMPORAL_NAMESPACE to an existing one", c.Address, c.Namespace)
+		return nil, fmt.Errorf("the Temporal server %s has no namespace %q; set TEMPORAL_NAMESPACE to an existing one",
+			c.Address, c.Namespace)
 	}
 	return c, nil
 }
@@ -96,7 +99,9 @@ func NoServer(address, source string, err error) error {
 	if err != nil {
 		cause = fmt.Sprintf(" (%v)", err)
 	}
-	return fmt.Errorf("no Temporal server answers at %s (%s)%s; start one with `starter dev`, or set TEMPORAL_ADDRESS to a running one", address, source, cause)
+	return fmt.Errorf(
+		"no Temporal server answers at %s (%s)%s; start one with `starter dev`, or set TEMPORAL_ADDRESS to a running one",
+		address, source, cause)
 }
 
 // isLoopback holds for an address on this machine, which no proxy is in front of.
@@ -119,29 +124,34 @@ func IsListening(address string) bool {
 // DiscardLog keeps the SDK's log out of a command's output: what matters comes back as an error.
 func DiscardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// RunLink is the URL of the page of a run in the Temporal UI that shows its ledger; empty if the UI is not known.
+// RunLink is the URL of the page of a run in the Temporal UI that shows its ledger; empty if the UI
+// is not known.
 func (s Server) RunLink(id, runID string) string {
 	if s.UI == "" {
 		return ""
 	}
-	link := strings.TrimRight(s.UI, "/") + "/namespaces/" + url.PathEscape(s.Namespace) + "/workflows/" + url.PathEscape(id)
+	link := strings.TrimRight(s.UI, "/") + "/namespaces/" + url.PathEscape(s.Namespace) + "/workflows/" +
+		url.PathEscape(id)
 	if runID != "" {
 		link += "/" + url.PathEscape(runID) + "/user-metadata"
 	}
 	return link
 }
 
-// explainMissingAttributes replaces err with the command to run if the namespace lacks Unwind's search attributes.
+// explainMissingAttributes replaces err with the command to run if the namespace lacks Unwind's
+// search attributes.
 func (c *Client) explainMissingAttributes(ctx context.Context, err error) error {
 	missing, command, problem := devserver.MissingSearchAttributes(ctx, c.Client, c.Namespace)
 	if problem != nil || len(missing) == 0 {
 		return err
 	}
-	return fmt.Errorf("namespace %s of %s lacks search attributes of Unwind; register them with\n  %s", c.Namespace, c.Address, command)
+	return fmt.Errorf("namespace %s of %s lacks search attributes of Unwind; register them with\n  %s", c.Namespace,
+		c.Address, command)
 }
 
 // SignalCommand is the temporal CLI's command line that sends a signal.
 func (s Server) SignalCommand(id, name, payload string) string {
 	return fmt.Sprintf("temporal workflow signal --address %s --namespace %s --workflow-id %s --name %s --input %s",
-		terminal.ShellQuote(s.Address), terminal.ShellQuote(s.Namespace), terminal.ShellQuote(id), name, terminal.ShellQuote(payload))
+		terminal.ShellQuote(s.Address), terminal.ShellQuote(s.Namespace), terminal.ShellQuote(id), name,
+		terminal.ShellQuote(payload))
 }

@@ -11,13 +11,15 @@ import (
 type unreadableError struct{ err error }
 
 func (e unreadableError) Error() string {
-	return "a payload cannot be read (" + e.err.Error() + "): give the starter the codec server of the workers, by `codec` in the profile of the temporal CLI, " +
+	return "a payload cannot be read (" + e.err.Error() +
+		"): give the starter the codec server of the workers, by `codec` in the profile of the temporal CLI, " +
 		"or by TEMPORAL_CODEC_ENDPOINT and TEMPORAL_CODEC_AUTH"
 }
 
 func (e unreadableError) Unwrap() error { return e.err }
 
-// explaining is a data converter that tells a payload which it cannot decode from one that is of another type.
+// explaining is a data converter that tells a payload which it cannot decode from one that is of
+// another type.
 type explaining struct{ converter.DataConverter }
 
 func (c explaining) FromPayload(payload *commonpb.Payload, into any) error {
@@ -32,7 +34,8 @@ func explainPayload(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, other := range []error{converter.ErrUnableToDecode, converter.ErrUnableToSetValue, converter.ErrMetadataIsNotSet, converter.ErrEncodingIsNotSet} {
+	for _, other := range []error{converter.ErrUnableToDecode, converter.ErrUnableToSetValue,
+		converter.ErrMetadataIsNotSet, converter.ErrEncodingIsNotSet} {
 		if errors.Is(err, other) {
 			return err
 		}

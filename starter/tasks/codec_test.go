@@ -26,11 +26,12 @@ func TestAHistoryIsReadThroughTheCodecServerOfTheProfile(t *testing.T) {
 	raw, err := json.Marshal(compiled)
 	require.NoError(t, err)
 	require.False(t, bytes.Contains(raw, []byte("file.write")))
-	events := []*historypb.HistoryEvent{{EventId: 1, EventType: enumspb.EVENT_TYPE_MARKER_RECORDED, Attributes: &historypb.HistoryEvent_MarkerRecordedEventAttributes{
-		MarkerRecordedEventAttributes: &historypb.MarkerRecordedEventAttributes{
-			MarkerName: "LocalActivity", Details: map[string]*commonpb.Payloads{"result": compiled},
-		},
-	}}}
+	events := []*historypb.HistoryEvent{{EventId: 1, EventType: enumspb.EVENT_TYPE_MARKER_RECORDED,
+		Attributes: &historypb.HistoryEvent_MarkerRecordedEventAttributes{
+			MarkerRecordedEventAttributes: &historypb.MarkerRecordedEventAttributes{
+				MarkerName: "LocalActivity", Details: map[string]*commonpb.Payloads{"result": compiled},
+			},
+		}}}
 
 	t.Setenv("TEMPORAL_CODEC_ENDPOINT", servertest.Codec(t, codec, "the key"))
 	t.Setenv("TEMPORAL_CODEC_AUTH", "the key")

@@ -18,7 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// OpenTask returns an open task and its state. Without a worker that is an error: what the task waits for cannot be shown.
+// OpenTask returns an open task and its state. Without a worker that is an error: what the task
+// waits for cannot be shown.
 func (c *Client) OpenTask(ctx context.Context, id string) (Run, protocol.State, error) {
 	t, err := c.Describe(ctx, id)
 	if err != nil {
@@ -34,7 +35,8 @@ func (c *Client) OpenTask(ctx context.Context, id string) (Run, protocol.State, 
 	return t, s, err
 }
 
-// OpenStep returns an open task and its state, in which what waits at a step is whole: a state lists only the first of many.
+// OpenStep returns an open task and its state, in which what waits at a step is whole: a state
+// lists only the first of many.
 func (c *Client) OpenStep(ctx context.Context, id, step string) (Run, protocol.State, error) {
 	t, s, err := c.OpenTask(ctx, id)
 	if err != nil {
@@ -51,12 +53,14 @@ func (c *Client) OpenStep(ctx context.Context, id, step string) (Run, protocol.S
 		s.Parks = append(slices.DeleteFunc(s.Parks, func(p protocol.ParkView) bool { return p.Step == step }), *now.Park)
 	}
 	if now.Undo != nil && s.Report != nil {
-		s.Report.Steps = append(slices.DeleteFunc(s.Report.Steps, func(r compensations.StepReport) bool { return r.Step == step }), *now.Undo)
+		s.Report.Steps = append(slices.DeleteFunc(s.Report.Steps,
+			func(r compensations.StepReport) bool { return r.Step == step }), *now.Undo)
 	}
 	return t, s, nil
 }
 
-// closedError says that nothing waits at a closed task, and names what goes on about it, with the command that decides there.
+// closedError says that nothing waits at a closed task, and names what goes on about it, with the
+// command that decides there.
 func (c *Client) closedError(ctx context.Context, t Run) error {
 	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
 	if err != nil {
@@ -68,13 +72,17 @@ func (c *Client) closedError(ctx context.Context, t Run) error {
 	}
 	_, by := family.Of(t.ID)
 	if !by.Alive() {
-		return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`", t.ID, terminal.ShellQuote(t.ID))
+		return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; see it with `starter show %s`",
+			t.ID, terminal.ShellQuote(t.ID))
 	}
-	verb := map[string]string{protocol.RecoverType: "unwinds it", protocol.RollbackType: "rolls it back", protocol.RedoType: "redoes it"}[by.Type]
-	return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; %s %s, decide there: `%s`", t.ID, by.WorkflowID, verb, c.decideCommand(ctx, by))
+	verb := map[string]string{protocol.RecoverType: "unwinds it", protocol.RollbackType: "rolls it back",
+		protocol.RedoType: "redoes it"}[by.Type]
+	return usage.Errorf("task %s is closed: nothing waits there, and nothing was sent; %s %s, decide there: `%s`", t.ID,
+		by.WorkflowID, verb, c.decideCommand(ctx, by))
 }
 
-// decideCommand is the command that decides about the first of what waits for a person at a workflow, else the one that shows it.
+// decideCommand is the command that decides about the first of what waits for a person at a
+// workflow, else the one that shows it.
 func (c *Client) decideCommand(ctx context.Context, by recovery.Run) string {
 	id := terminal.ShellQuote(by.WorkflowID)
 	s, err := c.QueryState(ctx, by.WorkflowID, "")
@@ -91,8 +99,9 @@ func (c *Client) decideCommand(ctx context.Context, by recovery.Run) string {
 	return "starter show " + id
 }
 
-// updateLimit is how long a decision is offered as an update, which a server takes only from so many at once, and only while a worker
-// serves the task. A signal it always takes. effectLimit is how long a command then waits for the effect.
+// updateLimit is how long a decision is offered as an update, which a server takes only from so
+// many at once, and only while a worker serves the task. A signal it always takes. effectLimit is
+// how long a command then waits for the effect.
 const (
 	updateLimit = 5 * time.Second
 	effectLimit = 10 * time.Second
@@ -121,9 +130,10 @@ func atGate(d protocol.Decision) decided {
 	return decided{d, d.Step, func(now protocol.StepNow) bool { return now.Gate != nil && now.Gate.Digest == d.Digest }}
 }
 
-// decide sends a decision to whatever run of the task's chain is the present one, and returns what it has come to. What the server takes
-// as no update goes as the signal of the same name.
-func (c *Client) decide(ctx context.Context, t Run, name string, about decided) (answer protocol.DecisionAnswer, err error) {
+// decide sends a decision to whatever run of the task's chain is the present one, and returns what
+// it has come to. What the server takes as no update goes as the signal of the same name.
+func (c *Client) decide(ctx context.Context, t Run, name string, about decided) (answer protocol.DecisionAnswer,
+	err error) {
 	now, err := c.Describe(ctx, t.ID) // it may have been paused since
 	if err != nil {
 		return answer, err
@@ -147,7 +157,8 @@ func (c *Client) decide(ctx context.Context, t Run, name string, about decided) 
 	return c.decideBySignal(ctx, t, name, about)
 }
 
-func (c *Client) decideByUpdate(ctx context.Context, t Run, name string, decision any) (answer protocol.DecisionAnswer, err error) {
+func (c *Client) decideByUpdate(ctx context.Context, t Run, name string, decision any) (answer protocol.DecisionAnswer,
+	err error) {
 	limited, cancel := context.WithTimeout(ctx, updateLimit)
 	defer cancel()
 	handle, err := c.UpdateWorkflow(limited, client.UpdateWorkflowOptions{
@@ -166,8 +177,10 @@ type decided struct {
 	stands   func(protocol.StepNow) bool
 }
 
-// decideBySignal sends a decision, unless the update was carried out after all, and waits for its effect.
-func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about decided) (answer protocol.DecisionAnswer, err error) {
+// decideBySignal sends a decision, unless the update was carried out after all, and waits for its
+// effect.
+func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about decided) (answer protocol.DecisionAnswer,
+	err error) {
 	now, err := c.QueryStep(ctx, Run{ID: t.ID}, about.step)
 	if err != nil || about.stands(now) {
 		if err := c.SignalWorkflow(ctx, t.ID, "", name, about.decision); err != nil {
@@ -193,6 +206,8 @@ func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about d
 	if ctx.Err() != nil {
 		return answer, ctx.Err()
 	}
-	return answer, fmt.Errorf("task %s was told to %s, and has done nothing about it within %s: it does as soon as a worker serves it; see `starter show %s`",
-		t.ID, name, effectLimit, terminal.ShellQuote(t.ID))
+	return answer,
+		fmt.Errorf("task %s was told to %s, and has done nothing about it within %s: it does as soon as a worker serves "+
+			"it; see `starter show %s`",
+			t.ID, name, effectLimit, terminal.ShellQuote(t.ID))
 }

@@ -48,9 +48,11 @@ func (c *Client) AwaitEnd(ctx context.Context, id, runID string) (Ending, error)
 			e.Failure = string(report.Status) + ": canceled"
 		}
 	case errors.As(err, &terminated):
-		e.Failure = "terminated from outside: nothing was unwound by this run; `starter recover " + terminal.ShellQuote(id) + "` unwinds it"
+		e.Failure = "terminated from outside: nothing was unwound by this run; `starter recover " + terminal.ShellQuote(id) +
+			"` unwinds it"
 	case errors.As(err, &timeout):
-		e.Failure = "timed out from outside: nothing was unwound by this run; `starter recover " + terminal.ShellQuote(id) + "` unwinds it"
+		e.Failure = "timed out from outside: nothing was unwound by this run; `starter recover " + terminal.ShellQuote(id) +
+			"` unwinds it"
 	default:
 		return e, fmt.Errorf("end of task %s: %w", id, err)
 	}
@@ -74,7 +76,8 @@ func refusalOf(closed bool, steps int, cause *compensations.Cause) (string, bool
 
 // ClosedState is the state of a closed task, rebuilt from its report.
 func ClosedState(t Run, e Ending) protocol.State {
-	s := protocol.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Phase: protocol.Closed, Report: e.Report, Steps: []protocol.StepView{}}
+	s := protocol.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Phase: protocol.Closed, Report: e.Report,
+		Steps: []protocol.StepView{}}
 	if e.Report == nil {
 		return s
 	}
@@ -92,8 +95,8 @@ func ClosedState(t Run, e Ending) protocol.State {
 	return s
 }
 
-// forwardState is how far a step had come before the task unwound. A report has that only for steps without an entry on
-// the ledger; for all others it has the state of the undo.
+// forwardState is how far a step had come before the task unwound. A report has that only for steps
+// without an entry on the ledger; for all others it has the state of the undo.
 func forwardState(r *compensations.Report, s compensations.StepReport) protocol.StepState {
 	if !Registered(s) {
 		return protocol.StepState(s.State)
@@ -104,8 +107,8 @@ func forwardState(r *compensations.Report, s compensations.StepReport) protocol.
 	return ""
 }
 
-// CurrentState reads a task's state from its end, from its worker or else from its history. The text says where, unless it
-// was the end or the worker.
+// CurrentState reads a task's state from its end, from its worker or else from its history. The
+// text says where, unless it was the end or the worker.
 func (c *Client) CurrentState(ctx context.Context, t Run) (protocol.State, Ending, string, error) {
 	if t.Closed() {
 		e, err := c.AwaitEnd(ctx, t.ID, t.RunID)
@@ -126,10 +129,12 @@ func (c *Client) CurrentState(ctx context.Context, t Run) (protocol.State, Endin
 	return s, Ending{}, "", err
 }
 
-// Registered says that a step has an entry on the ledger. For others, the report has the state of the forward.
+// Registered says that a step has an entry on the ledger. For others, the report has the state of
+// the forward.
 func Registered(s compensations.StepReport) bool {
 	switch protocol.StepState(s.State) {
-	case protocol.NotStarted, protocol.Planning, protocol.AtGate, protocol.Running, protocol.Done, protocol.StepFailed, protocol.Canceled:
+	case protocol.NotStarted, protocol.Planning, protocol.AtGate, protocol.Running, protocol.Done, protocol.StepFailed,
+		protocol.Canceled:
 		return false
 	}
 	return true

@@ -24,8 +24,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// readHistory rebuilds a task's state from its history, for when no worker answers and there is no report. It knows what
-// was scheduled and what came back; not what a gate shows, nor what is parked.
+// readHistory rebuilds a task's state from its history, for when no worker answers and there is no
+// report. It knows what was scheduled and what came back; not what a gate shows, nor what is
+// parked.
 func (c *Client) readHistory(ctx context.Context, t Run) (protocol.State, error) {
 	r, err := c.replayHistory(ctx, t)
 	for i, v := range r.state.Steps {
@@ -44,8 +45,8 @@ func (r *historyReader) undoing() bool {
 	})
 }
 
-// addHistory completes the steps of a task by what only its history has: outputs, how far each step had come, those that were done
-// before the task continued as new, and the order of the file.
+// addHistory completes the steps of a task by what only its history has: outputs, how far each step
+// had come, those that were done before the task continued as new, and the order of the file.
 func (c *Client) addHistory(ctx context.Context, t Run, s *protocol.State) error {
 	r, err := c.replayHistory(ctx, t)
 	if err != nil {
@@ -83,7 +84,8 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 	r := &historyReader{
 		state:     protocol.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []protocol.StepView{}},
 		converter: collecting{c.DataConverter(), &unreadable},
-		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
+		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
+		outputs: map[string]map[string]any{},
 		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
 	}
 	runs, err := c.openHistories(ctx, t)
@@ -119,8 +121,8 @@ type openHistory struct {
 	rest  client.HistoryEventIterator
 }
 
-// openHistories opens those of a task's runs up to this one, each of which was continued as the next. Those that the server does not
-// keep any more are left out.
+// openHistories opens those of a task's runs up to this one, each of which was continued as the
+// next. Those that the server does not keep any more are left out.
 func (c *Client) openHistories(ctx context.Context, t Run) (all []openHistory, err error) {
 	for id := t.RunID; id != ""; {
 		h := openHistory{rest: c.GetWorkflowHistory(ctx, t.ID, id, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)}
@@ -169,7 +171,8 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 	case enumspb.EVENT_TYPE_MARKER_RECORDED:
 		r.readCompiled(event.GetMarkerRecordedEventAttributes())
 	case enumspb.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES:
-		// The task says how many undos are to come when it begins to unwind, not when a part of it is rolled back.
+		// The task says how many undos are to come when it begins to unwind, not when a part of it is
+		// rolled back.
 		set := event.GetUpsertWorkflowSearchAttributesEventAttributes().GetSearchAttributes().GetIndexedFields()
 		if pending, unwinds := set[protocol.AttributePending.GetName()]; unwinds {
 			r.state.Phase = protocol.Unwinding
@@ -198,11 +201,12 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 	}
 }
 
-// readCompiled reads the steps from the marker of the local activity that compiles the task, those that a session is given, or a
-// step that a person has corrected.
+// readCompiled reads the steps from the marker of the local activity that compiles the task, those
+// that a session is given, or a step that a person has corrected.
 func (r *historyReader) readCompiled(marker *historypb.MarkerRecordedEventAttributes) {
 	var compiled task.Compiled
-	if marker.GetMarkerName() != "LocalActivity" || r.converter.FromPayloads(marker.GetDetails()["result"], &compiled) != nil || len(compiled.Steps) == 0 {
+	if marker.GetMarkerName() != "LocalActivity" ||
+		r.converter.FromPayloads(marker.GetDetails()["result"], &compiled) != nil || len(compiled.Steps) == 0 {
 		return
 	}
 	r.state.Name, r.state.Agent, r.state.Phase = compiled.Name, compiled.Agent, protocol.Forward
@@ -265,7 +269,8 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 		var undone activities.Undone
 		_ = r.converter.FromPayloads(result, &undone)
 		u := r.undoReport(activities.Entry{Step: s.step})
-		u.Outcome, u.Observed, u.Losses, u.Drift, u.Took = undone.Outcome, undone.Observed, undone.Losses, undone.Drift, undone.Took
+		u.Outcome, u.Observed, u.Losses, u.Drift, u.Took = undone.Outcome, undone.Observed, undone.Losses, undone.Drift,
+			undone.Took
 		u.State = string(compensations.Settled)
 		switch {
 		case !undone.Outcome.Settles():
@@ -342,14 +347,16 @@ func (r *historyReader) undoReport(e activities.Entry) *compensations.StepReport
 	if !known {
 		i = len(r.state.Report.Steps)
 		r.undos[e.Step] = i
-		r.state.Report.Steps = append(r.state.Report.Steps, compensations.StepReport{Step: e.Step, Action: e.Action, Try: e.Generation})
+		r.state.Report.Steps = append(r.state.Report.Steps,
+			compensations.StepReport{Step: e.Step, Action: e.Action, Try: e.Generation})
 	}
 	return &r.state.Report.Steps[i]
 }
 
 // limitsOf are the limits of an activity.
 func limitsOf(a *historypb.ActivityTaskScheduledEventAttributes) compensations.Limits {
-	return compensations.Limits{Attempt: a.GetStartToCloseTimeout().AsDuration(), Heartbeat: a.GetHeartbeatTimeout().AsDuration()}
+	return compensations.Limits{Attempt: a.GetStartToCloseTimeout().AsDuration(),
+		Heartbeat: a.GetHeartbeatTimeout().AsDuration()}
 }
 
 // failureReason is why an activity, or an attempt of it, has failed.

@@ -24,7 +24,8 @@ type keptRuns struct {
 	events map[string][]*historypb.HistoryEvent
 }
 
-func (k keptRuns) GetWorkflowHistory(_ context.Context, _, run string, _ bool, _ enumspb.HistoryEventFilterType) client.HistoryEventIterator {
+func (k keptRuns) GetWorkflowHistory(_ context.Context, _, run string, _ bool,
+	_ enumspb.HistoryEventFilterType) client.HistoryEventIterator {
 	return &eventIterator{k.events[run]}
 }
 
@@ -42,13 +43,17 @@ func (i *eventIterator) Next() (*historypb.HistoryEvent, error) {
 }
 
 func continuedFrom(run string) *historypb.HistoryEvent {
-	return &historypb.HistoryEvent{EventId: 1, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{ContinuedExecutionRunId: run},
-	}}
+	return &historypb.HistoryEvent{EventId: 1, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
+		Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+				ContinuedExecutionRunId: run},
+		}}
 }
 
 func TestARunThatTheServerNoLongerKeepsIsLeftOut(t *testing.T) {
-	c := &Client{Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"third": {continuedFrom("second")}, "second": {continuedFrom("first")}}}}
+	c := &Client{
+		Client: keptRuns{events: map[string][]*historypb.HistoryEvent{"third": {continuedFrom("second")},
+			"second": {continuedFrom("first")}}}}
 	all, err := c.openHistories(t.Context(), Run{ID: "long", RunID: "third"})
 	require.NoError(t, err)
 	var from []string
@@ -64,10 +69,12 @@ func TestARunThatTheServerNoLongerKeepsIsLeftOut(t *testing.T) {
 func TestWaitingAtAGateIsNoWork(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	r := &historyReader{
-		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
+		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
+		outputs: map[string]map[string]any{},
 		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
 	}
-	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do", UndoType: "fake.do.undo"}})
+	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
+		UndoType: "fake.do.undo"}})
 	require.NoError(t, err)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r.scheduleActivity(9, "fake.do", input, at)
@@ -87,9 +94,11 @@ func TestWaitingAtAGateIsNoWork(t *testing.T) {
 func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	r := &historyReader{
-		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{}, outputs: map[string]map[string]any{},
+		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
+		outputs: map[string]map[string]any{},
 	}
-	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do", UndoType: "fake.do.undo"}})
+	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
+		UndoType: "fake.do.undo"}})
 	require.NoError(t, err)
 	run := func(id int64, name string, result any) {
 		raw, err := dc.ToPayloads(result)

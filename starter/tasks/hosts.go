@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// checkHosts refuses a file with steps on hosts that no worker serves: whoever asks the workers about it would wait for them.
+// checkHosts refuses a file with steps on hosts that no worker serves: whoever asks the workers
+// about it would wait for them.
 func (c *Client) checkHosts(ctx context.Context, file File, queue string) error {
 	var document struct {
 		Steps []struct {
@@ -42,7 +43,8 @@ func (c *Client) checkHosts(ctx context.Context, file File, queue string) error 
 		if served[host] {
 			continue
 		}
-		p := task.Problem{Field: "steps." + s.ID + ".on", Value: strconv.Quote(host), Message: "no worker serves this host", Fix: "start one there, or name another host" + c.otherHosts(ctx, queue)}
+		p := task.Problem{Field: "steps." + s.ID + ".on", Value: strconv.Quote(host), Message: "no worker serves this host",
+			Fix: "start one there, or name another host" + c.otherHosts(ctx, queue)}
 		if file.Written != nil {
 			p.File = file.Written.File
 			p.Line, p.Column = file.Written.Position(p.Field)
@@ -70,7 +72,8 @@ func (c *Client) otherHosts(ctx context.Context, queue string) string {
 
 const maxNamedHosts = 20
 
-// hosts are those whose workers serve a shared queue, in order: each is known there by the name of its host.
+// hosts are those whose workers serve a shared queue, in order: each is known there by the name of
+// its host.
 func (c *Client) hosts(ctx context.Context, queue string) (names []string) {
 	for _, p := range c.pollers(ctx, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW) {
 		names = append(names, p.GetIdentity())

@@ -23,7 +23,8 @@ import (
 
 // Statuses are those of a task.
 var Statuses = []string{
-	string(compensations.Open), string(compensations.Committed), string(compensations.Unwound), string(compensations.Remains),
+	string(compensations.Open), string(compensations.Committed), string(compensations.Unwound),
+	string(compensations.Remains),
 	string(compensations.Partly), string(compensations.Redone),
 }
 
@@ -63,14 +64,16 @@ func (f Filter) query() string {
 	if f.NeedsPerson {
 		parts = append(parts, "("+gate+" OR "+parked+")")
 	}
-	if f.Gate || f.Parked || f.NeedsPerson { // a task that was ended from outside keeps its attributes, but waits for nobody
+	// a task that was ended from outside keeps its attributes, but waits for nobody
+	if f.Gate || f.Parked || f.NeedsPerson {
 		parts = append(parts, recovery.IsOpen)
 	}
 	if f.Since > 0 {
 		parts = append(parts, fmt.Sprintf("StartTime > '%s'", time.Now().Add(-f.Since).UTC().Format(time.RFC3339Nano)))
 	}
 	if f.Dead {
-		parts = append(parts, protocol.AttributeStatus.GetName()+" = 'open'", "ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled')")
+		parts = append(parts, protocol.AttributeStatus.GetName()+" = 'open'",
+			"ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled')")
 	}
 	return strings.Join(parts, " AND ")
 }
@@ -93,15 +96,18 @@ type Listed struct {
 	Status string `json:"status"`
 	// Paused says that the run is paused, and goes on when it is unpaused.
 	Paused bool `json:"paused,omitempty"`
-	// Ended says how the run ended if the server ended it: "terminated", "timed out"; or names a status that this version does not know.
+	// Ended says how the run ended if the server ended it: "terminated", "timed out"; or names a
+	// status that this version does not know.
 	Ended string `json:"ended,omitempty"`
 	// Now says what became of it after its end, and By which workflow made it so: see Standing.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
-	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says which part of it.
+	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says
+	// which part of it.
 	Of   string `json:"of,omitempty"`
 	Part string `json:"part,omitempty"`
-	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person, or that has failed and does.
+	// Gate is the first step that waits for approval, Parked the first whose undo waits for a person,
+	// or that has failed and does.
 	Gate   string `json:"gate,omitempty"`
 	Parked string `json:"parked,omitempty"`
 	// Gates and Parks count all of them; 0 where nobody answers for the task.
@@ -111,8 +117,8 @@ type Listed struct {
 	Stuck bool `json:"stuck,omitempty"`
 	// Failing is the first of what it has tried without success for minutes, and tries on.
 	Failing string `json:"failing,omitempty"`
-	// Pending is the number of undos that are still to be done, AwaitedHosts the hosts whose workers have yet to take what they were
-	// given.
+	// Pending is the number of undos that are still to be done, AwaitedHosts the hosts whose workers
+	// have yet to take what they were given.
 	Pending      int       `json:"pendingUndos,omitempty"`
 	AwaitedHosts []string  `json:"awaitedHosts,omitempty"`
 	Agent        string    `json:"agent,omitempty"`
@@ -123,7 +129,8 @@ type Listed struct {
 	queue string
 }
 
-// ListIDs returns the ids of at most f.Limit tasks. It asks no worker, so one that is silent holds nobody up.
+// ListIDs returns the ids of at most f.Limit tasks. It asks no worker, so one that is silent holds
+// nobody up.
 func (c *Client) ListIDs(ctx context.Context, f Filter) (ids []string, err error) {
 	found, _, err := c.search(ctx, f)
 	for _, t := range found {
@@ -166,9 +173,9 @@ func (c *Client) search(ctx context.Context, f Filter) (found []Listed, more boo
 // maxAsked is how many tasks of a list are asked about at once.
 const maxAsked = 16
 
-// addPresent adds to tasks that go on what no search attribute says: which hosts they wait for, how many steps wait for a person, and how
-// many undos are still to be done.
-// It leaves out those that the server has deleted since it listed them.
+// addPresent adds to tasks that go on what no search attribute says: which hosts they wait for, how
+// many steps wait for a person, and how many undos are still to be done. It leaves out those that
+// the server has deleted since it listed them.
 func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, error) {
 	deleted := make([]bool, len(found))
 	asked, ctx := errgroup.WithContext(ctx)
@@ -205,7 +212,8 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 	return left, nil
 }
 
-// addWaiting counts the undos of an open task that are still to be done, and its steps that wait for a person.
+// addWaiting counts the undos of an open task that are still to be done, and its steps that wait
+// for a person.
 func (c *Client) addWaiting(ctx context.Context, t *Listed) error {
 	run := Run{ID: t.ID, RunID: t.RunID, Queue: t.queue, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}
 	if !c.HasWorker(ctx, t.queue) { // nobody answers a query

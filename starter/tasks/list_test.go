@@ -13,7 +13,8 @@ import (
 // forgetful is a server that has deleted one workflow since it listed it.
 type forgetful struct{ client.Client }
 
-func (forgetful) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+func (forgetful) DescribeWorkflowExecution(_ context.Context, id,
+	_ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
 	switch id {
 	case "deleted":
 		return nil, serviceerror.NewNotFound("no such workflow")

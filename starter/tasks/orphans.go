@@ -16,7 +16,8 @@ import (
 )
 
 // Orphans has a host look for records that no history knows, or do something about one of them.
-func (c *Client) Orphans(ctx context.Context, queue string, r protocol.OrphansRequest) (found protocol.OrphansResult, err error) {
+func (c *Client) Orphans(ctx context.Context, queue string, r protocol.OrphansRequest) (found protocol.OrphansResult,
+	err error) {
 	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: newID("orphans"), TaskQueue: queue, WorkflowExecutionTimeout: 3 * time.Hour,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
@@ -25,7 +26,8 @@ func (c *Client) Orphans(ctx context.Context, queue string, r protocol.OrphansRe
 		return found, fmt.Errorf("start %s: %w", protocol.OrphansType, err)
 	}
 	err = run.Get(ctx, &found)
-	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok &&
+		timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
 		return found, fmt.Errorf("no worker serves the queue %s: start the one of that host", r.Queue)
 	}
 	if refused, ok := errors.AsType[*temporal.ApplicationError](err); ok {

@@ -53,7 +53,8 @@ func (f File) Problems(refusals ...activities.Refusal) task.Problems {
 }
 
 // ask runs a workflow that looks at a task. If interrupted, it cancels it, so that it cleans up.
-func ask[T any](ctx context.Context, c *Client, what, workflowType string, file File, queue string, log io.Writer) (answer T, err error) {
+func ask[T any](ctx context.Context, c *Client, what, workflowType string, file File, queue string,
+	log io.Writer) (answer T, err error) {
 	if err := c.checkHosts(ctx, file, queue); err != nil {
 		return answer, err
 	}
@@ -79,7 +80,9 @@ func ask[T any](ctx context.Context, c *Client, what, workflowType string, file 
 	}
 	if refused, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		if refused.Type() == string(activities.Refused) {
-			return answer, usage.Errorf("the worker refused the task: %s", strings.TrimPrefix(file.Cite("Refused: "+refused.Message()), "Refused: "))
+			return answer,
+				usage.Errorf("the worker refused the task: %s",
+					strings.TrimPrefix(file.Cite("Refused: "+refused.Message()), "Refused: "))
 		}
 		return answer, fmt.Errorf("%s: %s: %s", what, refused.Type(), refused.Message())
 	}

@@ -23,11 +23,13 @@ type Progress struct {
 	Lines map[string][]string
 	// AwaitedHosts are hosts whose workers have yet to take what was given to them, in order.
 	AwaitedHosts []string
-	// Retried are the activities of which an attempt has failed, those that were scheduled first before the others.
+	// Retried are the activities of which an attempt has failed, those that were scheduled first
+	// before the others.
 	Retried []protocol.Trouble
 }
 
-// Progress asks the server how far the steps of a task have come, what is retried, and which hosts are waited for.
+// Progress asks the server how far the steps of a task have come, what is retried, and which hosts
+// are waited for.
 func (c *Client) Progress(ctx context.Context, id string) (Progress, error) {
 	d, err := c.DescribeWorkflowExecution(ctx, id, "")
 	if err != nil {
@@ -65,9 +67,11 @@ func awaitedHosts(d *workflowservice.DescribeWorkflowExecutionResponse) (awaited
 	return slices.Compact(awaited)
 }
 
-// retried are the pending activities that have failed. What they do stands in the history only, where the newest events come first:
-// an activity that fails before its first heartbeat has told nothing of itself.
-func (c *Client) retried(ctx context.Context, d *workflowservice.DescribeWorkflowExecutionResponse) (all []protocol.Trouble, err error) {
+// retried are the pending activities that have failed. What they do stands in the history only,
+// where the newest events come first: an activity that fails before its first heartbeat has told
+// nothing of itself.
+func (c *Client) retried(ctx context.Context,
+	d *workflowservice.DescribeWorkflowExecutionResponse) (all []protocol.Trouble, err error) {
 	failed := map[string]*workflowpb.PendingActivityInfo{}
 	for _, a := range d.GetPendingActivities() {
 		if a.GetLastFailure() != nil {
@@ -107,7 +111,8 @@ func (c *Client) retried(ctx context.Context, d *workflowservice.DescribeWorkflo
 	return all, nil
 }
 
-// stepOf is the step that the argument of an activity is about: that of a Forward, a Backward or an Entry; empty if it is about none.
+// stepOf is the step that the argument of an activity is about: that of a Forward, a Backward or an
+// Entry; empty if it is about none.
 func (c *Client) stepOf(argument *commonpb.Payloads) string {
 	var call struct{ Entry activities.Entry }
 	if c.DataConverter().FromPayloads(argument, &call) == nil && call.Entry.Step != "" {
@@ -123,8 +128,8 @@ func (c *Client) stepOf(argument *commonpb.Payloads) string {
 // takenWithin is how soon a worker that has room takes an activity, or sooner.
 const takenWithin = time.Second
 
-// isUntaken says that an activity has been on its queue for longer than a worker with room leaves it there. One that waits for its next
-// attempt has been taken before.
+// isUntaken says that an activity has been on its queue for longer than a worker with room leaves
+// it there. One that waits for its next attempt has been taken before.
 func isUntaken(a *workflowpb.PendingActivityInfo) bool {
 	return a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED && a.GetCurrentRetryInterval() == nil &&
 		time.Since(a.GetScheduledTime().AsTime()) > takenWithin

@@ -25,16 +25,17 @@ func pause(ctx context.Context, d time.Duration) {
 // queryAgain is the pause before a query is asked once more.
 const queryAgain = 50 * time.Millisecond
 
-// torn tells the error of a query that the worker answered from a history which the server had cut within a workflow task: it
-// sends such a one when the query meets the completion of that task. The next query sees the whole of it. Code that does not
-// fit the history fails with the same words, at each query.
+// torn tells the error of a query that the worker answered from a history which the server had cut
+// within a workflow task: it sends such a one when the query meets the completion of that task. The
+// next query sees the whole of it. Code that does not fit the history fails with the same words, at
+// each query.
 func torn(err error) bool {
 	var failed *serviceerror.QueryFailed
 	return errors.As(err, &failed) && strings.Contains(failed.Message, "[TMPRL1100]")
 }
 
-// dropped tells the error of a query that a worker has taken and not answered, because it was stopped. The next query goes to another
-// worker, or to none.
+// dropped tells the error of a query that a worker has taken and not answered, because it was
+// stopped. The next query goes to another worker, or to none.
 func dropped(err error) bool {
 	var canceled *serviceerror.Canceled
 	return errors.As(err, &canceled)
@@ -95,7 +96,8 @@ func query[T any](ctx context.Context, c *Client, id, runID, name string, argume
 	case torn(err):
 		return answer, silentError{failing: true}
 	}
-	if rejected, is := errors.AsType[*temporal.QueryRejectedError](err); is && recovery.GoesOn(rejected.QueryRejected().GetStatus()) {
+	if rejected, is := errors.AsType[*temporal.QueryRejectedError](err); is &&
+		recovery.GoesOn(rejected.QueryRejected().GetStatus()) {
 		return answer, c.silentPause(ctx, id)
 	}
 	var slow *serviceerror.DeadlineExceeded

@@ -30,8 +30,9 @@ func (c *failsOnce) QueryWorkflow(context.Context, string, string, string, ...an
 
 func TestAQueryThatFailsInPassingIsAskedAgain(t *testing.T) {
 	for why, with := range map[string]error{
-		"it meets the end of a workflow task": serviceerror.NewQueryFailed("[TMPRL1100] invalid state transition: attempt to handleInitiatedEvent, CommandType: Activity"),
-		"its worker was stopped":              serviceerror.NewCanceled("context canceled"),
+		"it meets the end of a workflow task": serviceerror.NewQueryFailed(
+			"[TMPRL1100] invalid state transition: attempt to handleInitiatedEvent, CommandType: Activity"),
+		"its worker was stopped": serviceerror.NewCanceled("context canceled"),
 	} {
 		server := &failsOnce{with: with}
 		s, err := (&Client{Client: server}).QueryState(t.Context(), "a", "")

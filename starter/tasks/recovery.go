@@ -13,7 +13,8 @@ func (c *Client) Recoveries() recovery.Server {
 	return recovery.Server{Client: c.Client, Namespace: c.Namespace, DataConverter: c.DataConverter()}
 }
 
-// nextCommands are the commands that deal with a refusal, by its reason; each takes the id of the workflow in the way.
+// nextCommands are the commands that deal with a refusal, by its reason; each takes the id of the
+// workflow in the way.
 var nextCommands = map[recovery.Why]string{
 	recovery.Alive: "starter watch",
 	recovery.Dead:  "starter recover",
@@ -21,8 +22,8 @@ var nextCommands = map[recovery.Why]string{
 	recovery.Taken: "starter watch",
 }
 
-// WayOut is WithWayOut for a command about the workflow id, where what came after it may stand in the way: then the next command
-// is the one that takes the last of that back.
+// WayOut is WithWayOut for a command about the workflow id, where what came after it may stand in
+// the way: then the next command is the one that takes the last of that back.
 func (c *Client) WayOut(ctx context.Context, id string, err error) error {
 	switch recovery.WhyOf(err) {
 	case recovery.Taken, recovery.Order:
@@ -48,7 +49,8 @@ func (c *Client) WayOut(ctx context.Context, id string, err error) error {
 	return WithWayOut(err)
 }
 
-// WithWayOut adds the next command to a refusal, and marks it as bad input. Other errors stay as they are.
+// WithWayOut adds the next command to a refusal, and marks it as bad input. Other errors stay as
+// they are.
 func WithWayOut(err error) error {
 	refused, ok := err.(*recovery.Refusal) //nolint:errorlint // it is returned as it is
 	if !ok {

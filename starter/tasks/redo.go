@@ -14,7 +14,8 @@ const (
 	listAgain = 100 * time.Millisecond
 )
 
-// FindRollback finds the rollback to redo. That of a part of a task is found by a list, in which one that has just ended may still be missing.
+// FindRollback finds the rollback to redo. That of a part of a task is found by a list, in which
+// one that has just ended may still be missing.
 func (c *Client) FindRollback(ctx context.Context, id string) (recovery.Run, error) {
 	for began := time.Now(); ; pause(ctx, listAgain) {
 		run, err := c.Recoveries().FindRollback(ctx, id)

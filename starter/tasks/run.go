@@ -40,7 +40,8 @@ func (c *Client) CheckTakesDecisions(ctx context.Context, t Run) error {
 	case t.Closed():
 		return c.closedError(ctx, t)
 	case t.Pause != nil:
-		return usage.Errorf("task %s is %s: nothing was sent, because it takes no decision; to let it go on: %s", t.ID, t.Pause, c.UnpauseCommand(t.ID))
+		return usage.Errorf("task %s is %s: nothing was sent, because it takes no decision; to let it go on: %s", t.ID,
+			t.Pause, c.UnpauseCommand(t.ID))
 	}
 	return nil
 }
@@ -57,14 +58,17 @@ func (c *Client) Describe(ctx context.Context, id string) (Run, error) {
 	var missing *serviceerror.NotFound
 	switch {
 	case errors.As(err, &missing):
-		return Run{}, usage.Errorf("there is no task %q in namespace %s of %s; `starter list` shows the tasks", id, c.Namespace, c.Address)
+		return Run{}, usage.Errorf("there is no task %q in namespace %s of %s; `starter list` shows the tasks", id,
+			c.Namespace, c.Address)
 	case err != nil:
 		return Run{}, fmt.Errorf("task %s: %w", id, err)
 	case !slices.Contains(recovery.Types, d.WorkflowType.Name):
-		return Run{}, usage.Errorf("%q is a workflow of type %s, and no task; `starter list` shows the tasks", id, d.WorkflowType.Name)
+		return Run{}, usage.Errorf("%q is a workflow of type %s, and no task; `starter list` shows the tasks", id,
+			d.WorkflowType.Name)
 	}
 	t := Run{
-		ID: id, RunID: d.WorkflowExecution.RunID, Type: d.WorkflowType.Name, Queue: d.TaskQueueName, Status: d.Status, Started: d.WorkflowStartTime,
+		ID: id, RunID: d.WorkflowExecution.RunID, Type: d.WorkflowType.Name, Queue: d.TaskQueueName, Status: d.Status,
+		Started: d.WorkflowStartTime,
 	}
 	if err := recovery.CheckStatus(id, t.Status); err != nil {
 		return Run{}, err

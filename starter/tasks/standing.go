@@ -16,11 +16,13 @@ type Standing struct {
 	Paused *recovery.Pause `json:"paused,omitempty"`
 	// Source says where the state was read, if not from its worker or its report.
 	Source string `json:"source,omitempty"`
-	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone", "redone in part", "recovered", with or without
-	// remains, or that this is under way. By is the workflow that made it so. Both are empty where nothing was done about it.
+	// Now says what became of the task after its end: "rolled back", "rolled back in part", "redone",
+	// "redone in part", "recovered", with or without remains, or that this is under way. By is the
+	// workflow that made it so. Both are empty where nothing was done about it.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
-	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says which part of it.
+	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says
+	// which part of it.
 	Of   string `json:"of,omitempty"`
 	Part string `json:"part,omitempty"`
 	// After are the workflows that have acted on it since, in the order in which they were started.
@@ -40,8 +42,8 @@ type Act struct {
 	Ended   time.Time `json:"ended,omitzero"`
 }
 
-// WholeStanding is Standing with what only the history has: of a closed task its outputs, and how far each step had come; of an open
-// one the steps that were done before it continued as new.
+// WholeStanding is Standing with what only the history has: of a closed task its outputs, and how
+// far each step had come; of an open one the steps that were done before it continued as new.
 func (c *Client) WholeStanding(ctx context.Context, t Run) (Standing, error) {
 	s, err := c.Standing(ctx, t)
 	if err == nil && s.Source == "" && (t.Closed() || len(s.Steps) < s.Total) {

@@ -39,8 +39,8 @@ func CheckNewID(id string) error {
 	return nil
 }
 
-// Start starts a task with no timeout, retry or schedule of Temporal's: those would end it, or run it again, with
-// no undo.
+// Start starts a task with no timeout, retry or schedule of Temporal's: those would end it, or run
+// it again, with no undo.
 func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, error) {
 	name := file.Compiled.Name
 	if o.ID == "" {
@@ -66,7 +66,10 @@ func (c *Client) Start(ctx context.Context, file File, o StartOptions) (Run, err
 	var unknown *serviceerror.InvalidArgument
 	switch {
 	case errors.As(err, &taken):
-		return Run{}, usage.Errorf("--id %q is taken: an id is used once; use another --id, or see what became of that task with `starter show %s`", o.ID, terminal.ShellQuote(o.ID))
+		return Run{},
+			usage.Errorf(
+				"--id %q is taken: an id is used once; use another --id, or see what became of that task with `starter show %s`",
+				o.ID, terminal.ShellQuote(o.ID))
 	case errors.As(err, &unknown) && strings.Contains(err.Error(), "Unwind"):
 		return Run{}, c.explainMissingAttributes(ctx, err)
 	case err != nil:
@@ -84,7 +87,8 @@ const maxSummary = 100
 // summary is a task in a line. Where it is too long, the name is cut.
 func summary(name, agent string) string {
 	suffix := agentSuffix(agent)
-	return terminal.Clip(terminal.Clip(terminal.OneLine(name), max(maxSummary/2, maxSummary-utf8.RuneCountInString(suffix)))+suffix, maxSummary)
+	return terminal.Clip(terminal.Clip(terminal.OneLine(name),
+		max(maxSummary/2, maxSummary-utf8.RuneCountInString(suffix)))+suffix, maxSummary)
 }
 
 // agentSuffix is what stands behind a task's name in its summary.
@@ -123,8 +127,8 @@ func newID(name string) string {
 	return base + "-" + end
 }
 
-// AwaitAcceptance waits until workers have checked the task, and says what it waits for where they did not in time. A refusal is an
-// error.
+// AwaitAcceptance waits until workers have checked the task, and says what it waits for where they
+// did not in time. A refusal is an error.
 func (c *Client) AwaitAcceptance(ctx context.Context, t Run, file File) (waits string, err error) {
 	limited, cancel := context.WithTimeout(ctx, c.silenceLimit())
 	defer cancel()

@@ -33,7 +33,8 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		for _, v := range r.state.Steps {
 			known = append(known, v.ID)
 		}
-		return Step{}, usage.Errorf("the history of task %s has no step %q; it has %s", t.ID, id, cmp.Or(strings.Join(known, ", "), "none"))
+		return Step{}, usage.Errorf("the history of task %s has no step %q; it has %s", t.ID, id,
+			cmp.Or(strings.Join(known, ", "), "none"))
 	}
 	s := r.step(r.state.Steps[i])
 	now, _, source, err := c.CurrentState(ctx, t)
@@ -55,7 +56,8 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 	return s, nil
 }
 
-// addNotes adds what no history tells: what was noted of each try, by the task while it is open, and by its report at its end.
+// addNotes adds what no history tells: what was noted of each try, by the task while it is open,
+// and by its report at its end.
 func (s *Step) addNotes(now protocol.State) {
 	if now.Phase != protocol.Closed {
 		if i := slices.IndexFunc(now.Steps, func(v protocol.StepView) bool { return v.ID == s.ID }); i >= 0 {

@@ -12,11 +12,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Event is one thing that has happened in a task, as its history tells. Secrets are masked there already.
+// Event is one thing that has happened in a task, as its history tells. Secrets are masked there
+// already.
 type Event struct {
 	At time.Time `json:"at"`
-	// What is began; request (of an agent or a person, by its Name) or refused; plan, gate, forward or undo, and done, failed or canceled with
-	// the same Name; cancel; or ended.
+	// What is began; request (of an agent or a person, by its Name) or refused; plan, gate, forward or
+	// undo, and done, failed or canceled with the same Name; cancel; or ended.
 	What string `json:"what"`
 	// Name is that of the request, or of the activity: plan, forward or undo.
 	Name string `json:"name,omitempty"`
@@ -24,7 +25,8 @@ type Event struct {
 	Request string `json:"request,omitempty"`
 	Step    string `json:"step,omitempty"`
 	Action  string `json:"action,omitempty"`
-	// Try is which try of the step it is, where it is not the first, and Attempts how often it was attempted, if more than once.
+	// Try is which try of the step it is, where it is not the first, and Attempts how often it was
+	// attempted, if more than once.
 	Try      int `json:"try,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
 	// Seconds is how long it took.
@@ -81,7 +83,8 @@ func (r *historyReader) traceEvent(event *historypb.HistoryEvent) {
 			r.tell(Event{At: at, What: "gate", Step: step})
 		}
 	case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
-		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
 		how := strings.TrimPrefix(event.EventType.String(), "WorkflowExecution")
 		r.tell(Event{At: at, What: "ended", Text: strings.ToLower(how)})
 	default:

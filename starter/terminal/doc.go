@@ -1,2 +1,3 @@
-// Package terminal puts text into the form that people read at a terminal: tables, single lines, times, quoted words.
+// Package terminal puts text into the form that people read at a terminal: tables, single lines,
+// times, quoted words.
 package terminal

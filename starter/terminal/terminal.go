@@ -18,13 +18,15 @@ type Table struct {
 	rows [][]string
 	// Indent is put before each row.
 	Indent string
-	// Width is how wide a row may be; 0: as wide as it is. Cells of the columns in Least are clipped for it, the widest first, each column
-	// down to that width. A first cell that is wider than its column then stands on a line of its own, above the rest of its row.
+	// Width is how wide a row may be; 0: as wide as it is. Cells of the columns in Least are clipped
+	// for it, the widest first, each column down to that width. A first cell that is wider than its
+	// column then stands on a line of its own, above the rest of its row.
 	Width int
 	Least []int
 }
 
-// maxFirst is how wide a first column may be where the width of a row is bounded: wider cells do not widen it.
+// maxFirst is how wide a first column may be where the width of a row is bounded: wider cells do
+// not widen it.
 const maxFirst = 32
 
 // Row adds a row.
@@ -89,7 +91,8 @@ func (t *Table) widths() (widths []int) {
 	return widths
 }
 
-// OneLine makes one printable line of a text: a terminal would obey the control characters of a world or a person.
+// OneLine makes one printable line of a text: a terminal would obey the control characters of a
+// world or a person.
 func OneLine(s string) string {
 	return strings.Join(strings.Fields(Printable(s)), " ")
 }

@@ -1,5 +1,5 @@
-// Package catalog holds the specs of the built-in actions as data: what checks tasks and runs none of them needs no world,
-// and works where no worker can run.
+// Package catalog holds the specs of the built-in actions as data: what checks tasks and runs none
+// of them needs no world, and works where no worker can run.
 //
 // catalog.json is written by `go run ./docs/reference`.
 package catalog

@@ -1,4 +1,5 @@
-// Package defaults is what a worker's config says where it says nothing. A starter that runs no worker goes by it, too.
+// Package defaults is what a worker's config says where it says nothing. A starter that runs no
+// worker goes by it, too.
 package defaults
 
 import (

@@ -21,7 +21,8 @@ const webhookLimit = 10 * time.Second
 // alerted counts alerts by the state of the undo, with or without a webhook.
 const alerted = "unwind_alerts"
 
-// alert reports undos that need a person to the webhook. Temporal retries it until they are accepted.
+// alert reports undos that need a person to the webhook. Temporal retries it until they are
+// accepted.
 func (b builtin) alert(ctx context.Context, alerts []protocol.Alert) error {
 	if activity.GetInfo(ctx).Attempt == 1 {
 		for _, a := range alerts {
@@ -34,7 +35,8 @@ func (b builtin) alert(ctx context.Context, alerts []protocol.Alert) error {
 	return postJSON(ctx, *b.config.Webhook, secrets(b.config.Secrets), alerts)
 }
 
-// postJSON sends v as JSON. Errors name only the host of the address, since its path or query is often a key.
+// postJSON sends v as JSON. Errors name only the host of the address, since its path or query is
+// often a key.
 func postJSON(ctx context.Context, w WebhookConfig, secrets secrets, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -67,6 +69,7 @@ func postJSON(ctx context.Context, w WebhookConfig, secrets secrets, v any) erro
 	if answer.StatusCode < http.StatusMultipleChoices {
 		return nil
 	}
-	// No status is final: a key is renewed, a page that asks to sign in goes away, and somebody waits to be told.
+	// No status is final: a key is renewed, a page that asks to sign in goes away, and somebody waits
+	// to be told.
 	return fmt.Errorf("the webhook at %s answered %s", r.URL.Host, answer.Status)
 }

@@ -30,7 +30,8 @@ type told struct {
 func tellAlert(ctx workflow.Context, a []protocol.Alert) (told, error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 20 * time.Second,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumInterval: 10 * time.Millisecond, MaximumAttempts: 4},
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumInterval: 10 * time.Millisecond,
+			MaximumAttempts: 4},
 	})
 	err := workflow.ExecuteActivity(ctx, protocol.AlertActivity, a).Get(ctx, nil)
 	if err == nil {
@@ -42,7 +43,8 @@ func tellAlert(ctx workflow.Context, a []protocol.Alert) (told, error) {
 	return told{Error: err.Error()}, nil
 }
 
-// pager is a webhook that answers with these statuses, one after the other, and from then on with the last.
+// pager is a webhook that answers with these statuses, one after the other, and from then on with
+// the last.
 type pager struct {
 	*httptest.Server
 	got chan []protocol.Alert
@@ -53,7 +55,8 @@ func newPager(t *testing.T, statuses ...int) *pager {
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var a []protocol.Alert
 		body, err := io.ReadAll(r.Body)
-		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost || r.Header.Get("X-Key") != "a-secret-key" ||
+		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost ||
+			r.Header.Get("X-Key") != "a-secret-key" ||
 			r.Header.Get("Content-Type") != "application/json" {
 			w.WriteHeader(http.StatusTeapot)
 			return
@@ -99,7 +102,8 @@ func TestAnAlertIsToldAgainUntilItIsTaken(t *testing.T) {
 // once is how the metrics tell of one alert.
 var once = regexp.MustCompile(`(?m)^unwind_alerts(_total)?\{[^}]*state="parked"[^}]*\} 1$`)
 
-// No status is final: a key is renewed, a redirect goes away. What stays refused says so, without the key.
+// No status is final: a key is renewed, a redirect goes away. What stays refused says so, without
+// the key.
 func TestWhatAWebhookRefusesIsToldAgain(t *testing.T) {
 	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusFound} {
 		t.Run(http.StatusText(status), func(t *testing.T) {

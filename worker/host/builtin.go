@@ -30,14 +30,18 @@ type builtin struct {
 
 // host is what this worker offers its actions.
 func (b builtin) host() activities.Host {
-	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands, RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config)}
+	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
+		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config)}
 }
 
 func (b builtin) register(to activities.Registrar) {
 	for name, fn := range map[string]any{
-		protocol.CompileActivity: b.compile, protocol.CompileStepsActivity: b.compileSteps, protocol.PlacesActivity: b.places, protocol.LedgerActivity: b.ledger,
-		protocol.RedoableActivity: b.redoable, protocol.PausedActivity: b.paused, protocol.HoldActivity: b.hold, protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
-		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans, protocol.AlertActivity: b.alert,
+		protocol.CompileActivity: b.compile, protocol.CompileStepsActivity: b.compileSteps, protocol.PlacesActivity: b.places,
+		protocol.LedgerActivity:   b.ledger,
+		protocol.RedoableActivity: b.redoable, protocol.PausedActivity: b.paused, protocol.HoldActivity: b.hold,
+		protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
+		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans,
+		protocol.AlertActivity: b.alert,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}
@@ -74,7 +78,8 @@ func (b builtin) compileParsed(doc *task.Document, catalog task.Catalog) (task.C
 	return *compiled, nil
 }
 
-// checkSteps checks steps before a session accepts them. It looks at no journal, since workflow code calls it.
+// checkSteps checks steps before a session accepts them. It looks at no journal, since workflow
+// code calls it.
 func (b builtin) checkSteps(a task.Addition) error {
 	parsed, err := a.Parse()
 	if err != nil {
@@ -93,7 +98,8 @@ func nonRetryable(err error) error {
 	return temporal.NewNonRetryableApplicationError(err.Error(), string(activities.Refused), nil)
 }
 
-// worldError is an error of a world for a history, with its type and without secrets. It is tried on, whatever its type.
+// worldError is an error of a world for a history, with its type and without secrets. It is tried
+// on, whatever its type.
 func worldError(err error, m *activities.Masker) error {
 	message := err.Error()
 	if typed, ok := errors.AsType[*activities.Error](err); ok {
@@ -122,7 +128,8 @@ func (b builtin) places(ctx context.Context) (protocol.Places, error) {
 	return protocol.Places{Journals: journals, Problems: problems}, nil
 }
 
-// Bounds on looking at steps before their task begins: for one of them, and for what is found, which is one payload.
+// Bounds on looking at steps before their task begins: for one of them, and for what is found,
+// which is one payload.
 const (
 	stepLook    = 5 * time.Second
 	maxRefusals = 300
@@ -141,11 +148,15 @@ func (b builtin) preflight(ctx context.Context, r protocol.PreflightRequest) (pr
 	enough := activity.GetInfo(ctx).Deadline.Add(-stepLook)
 	for i, s := range r.Steps {
 		if time.Now().After(enough) {
-			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%s from %s on: looking at the others has taken too long", activities.CountOf(len(r.Steps)-i, "step"), s.Step.ID))
+			seen.Unseen = append(seen.Unseen,
+				fmt.Sprintf("%s from %s on: looking at the others has taken too long", activities.CountOf(len(r.Steps)-i, "step"),
+					s.Step.ID))
 			break
 		}
 		if len(seen.Refusals) >= maxRefusals {
-			seen.Unseen = append(seen.Unseen, fmt.Sprintf("%s from %s on: too much is missing, or refused, before", activities.CountOf(len(r.Steps)-i, "step"), s.Step.ID))
+			seen.Unseen = append(seen.Unseen,
+				fmt.Sprintf("%s from %s on: too much is missing, or refused, before", activities.CountOf(len(r.Steps)-i, "step"),
+					s.Step.ID))
 			break
 		}
 		if r.Late {

@@ -10,7 +10,8 @@ import (
 // settleLimit is how long a stopping worker waits for cancelled calls to end and be reported.
 const settleLimit = 5 * time.Second
 
-// calls counts running activities until the server knows how they ended, which is when the SDK frees their slots.
+// calls counts running activities until the server knows how they ended, which is when the SDK
+// frees their slots.
 type calls struct {
 	mu      sync.Mutex
 	running map[*worker.SlotPermit]bool

@@ -30,20 +30,25 @@ func (u unplanned) Plan(ctx context.Context, _ activities.Entry, _ activities.St
 	return activities.Change{}, ctx.Err()
 }
 
-// planning serves Terraform, and an action whose plan does not end. The plan of a task of both gets as far as the second.
+// planning serves Terraform, and an action whose plan does not end. The plan of a task of both gets
+// as far as the second.
 func planning(t *testing.T) (s *stage, plan client.WorkflowRun) {
 	terraformtest.Require(t)
 	root, u := t.TempDir(), unplanned{slow{calls: make(chan int, 10)}}
-	require.NoError(t, os.WriteFile(filepath.Join(root, "main.tf"), []byte(`resource "terraform_data" "a" { input = "x" }`), 0o600))
-	s = serve(t, host.Config{Worlds: []activities.Settings{&terraform.Settings{Roots: []string{root}}}, Heartbeat: time.Second}, host.Options{Worlds: []activities.World{{
-		Name: "slow", Actions: []activities.Action{u}, Journal: func(context.Context) (string, error) { return "j", nil },
-	}}})
-	plan, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, protocol.PlanTaskType, map[string]any{
-		"name": "plan", "steps": []any{
-			map[string]any{"id": "infra", "uses": "terraform.apply", "with": map[string]any{"dir": root}},
-			map[string]any{"id": "long", "uses": "slow.work"},
-		},
-	})
+	require.NoError(t,
+		os.WriteFile(filepath.Join(root, "main.tf"), []byte(`resource "terraform_data" "a" { input = "x" }`), 0o600))
+	s = serve(t,
+		host.Config{Worlds: []activities.Settings{&terraform.Settings{Roots: []string{root}}}, Heartbeat: time.Second},
+		host.Options{Worlds: []activities.World{{
+			Name: "slow", Actions: []activities.Action{u}, Journal: func(context.Context) (string, error) { return "j", nil },
+		}}})
+	plan, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()},
+		protocol.PlanTaskType, map[string]any{
+			"name": "plan", "steps": []any{
+				map[string]any{"id": "infra", "uses": "terraform.apply", "with": map[string]any{"dir": root}},
+				map[string]any{"id": "long", "uses": "slow.work"},
+			},
+		})
 	require.NoError(t, err)
 	<-u.calls
 	return s, plan
@@ -54,7 +59,8 @@ func (s *stage) planned() (kept []string) {
 	tokens, err := filepath.Glob(filepath.Join(s.state, "terraform", "journal", "tokens", "*", "*"))
 	require.NoError(s, err)
 	for _, path := range tokens {
-		if name := filepath.Base(path); !slices.Contains([]string{"fate", "released", "lock"}, name) && !strings.HasPrefix(name, "hold-") {
+		if name := filepath.Base(path); !slices.Contains([]string{"fate", "released", "lock"}, name) &&
+			!strings.HasPrefix(name, "hold-") {
 			kept = append(kept, name)
 		}
 	}
@@ -69,7 +75,8 @@ func TestThePlanOfAWorkflowThatWasTerminatedIsCleared(t *testing.T) {
 		require.Error(t, err)
 	}
 	alive := protocol.Chain{WorkflowID: plan.GetID(), RunID: plan.GetRunID(), FirstRunID: plan.GetRunID()}
-	forged, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: protocol.ClearPlanID(alive), TaskQueue: s.Name()},
+	forged, err := s.Client.ExecuteWorkflow(t.Context(),
+		client.StartWorkflowOptions{ID: protocol.ClearPlanID(alive), TaskQueue: s.Name()},
 		protocol.ClearPlanType, alive)
 	require.NoError(t, err)
 	require.ErrorContains(t, forged.Get(t.Context(), nil), "is still planning")
@@ -82,10 +89,12 @@ func TestThePlanOfAWorkflowThatWasTerminatedIsCleared(t *testing.T) {
 		require.Empty(t, swept.Problems)
 		return len(swept.Clearing) > 0
 	}, waitFor, tick)
-	require.Equal(t, protocol.SweepResult{Clearing: []string{fmt.Sprintf("clear-%s-%s", plan.GetID(), plan.GetRunID())}}, swept)
+	require.Equal(t, protocol.SweepResult{Clearing: []string{fmt.Sprintf("clear-%s-%s", plan.GetID(), plan.GetRunID())}},
+		swept)
 	require.NoError(t, s.Client.GetWorkflow(t.Context(), swept.Clearing[0], "").Get(t.Context(), nil))
 	require.Empty(t, s.planned())
-	require.Equal(t, protocol.SweepResult{}, call[protocol.SweepResult](s, protocol.SweepType), "what is cleared is left alone")
+	require.Equal(t, protocol.SweepResult{}, call[protocol.SweepResult](s, protocol.SweepType),
+		"what is cleared is left alone")
 }
 
 func TestAPlanThatHasEndedByItselfIsNoSweeps(t *testing.T) {

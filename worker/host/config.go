@@ -16,39 +16,44 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Config says what a worker may do, and where. Every field can be set in the file; environment variables override it, and
-// flags of the worker command override those.
+// Config says what a worker may do, and where. Every field can be set in the file; environment
+// variables override it, and flags of the worker command override those.
 type Config struct {
-	// Host is this worker's name in `on:` and in the name of its own task queue. Defaults to the machine's host name.
-	// Environment: UNWIND_HOST.
+	// Host is this worker's name in `on:` and in the name of its own task queue. Defaults to the
+	// machine's host name. Environment: UNWIND_HOST.
 	Host string `yaml:"host"`
-	// Queue is the shared task queue. With QUEUE@HOST, which only that host can serve, it is the host's own as well: an activity then
-	// goes to its worker without waiting for a poll. Defaults to "unwind". Environment: UNWIND_QUEUE.
+	// Queue is the shared task queue. With QUEUE@HOST, which only that host can serve, it is the
+	// host's own as well: an activity then goes to its worker without waiting for a poll. Defaults to
+	// "unwind". Environment: UNWIND_QUEUE.
 	Queue string `yaml:"queue"`
-	// State is the folder of the worker's journals; it must survive restarts. Defaults to $XDG_STATE_HOME/unwind, else
-	// ~/.local/state/unwind. Environment: UNWIND_STATE.
+	// State is the folder of the worker's journals; it must survive restarts. Defaults to
+	// $XDG_STATE_HOME/unwind, else ~/.local/state/unwind. Environment: UNWIND_STATE.
 	State string `yaml:"state"`
 	// writtenState is the state that the config says where the environment says another one.
 	writtenState string
-	// Listen is the address of /healthz and /metrics; empty: none. Defaults to none. Environment: UNWIND_LISTEN.
+	// Listen is the address of /healthz and /metrics; empty: none. Defaults to none. Environment:
+	// UNWIND_LISTEN.
 	Listen string `yaml:"listen"`
 	// Activities is how many activities run at once. Defaults to 100.
 	Activities int `yaml:"activities"`
 	// StopTimeout is how long a stopping worker lets running activities finish. Defaults to 30s.
 	StopTimeout time.Duration `yaml:"stopTimeout"`
-	// Heartbeat is the time without a heartbeat after which an attempt counts as dead. Defaults to 10s.
+	// Heartbeat is the time without a heartbeat after which an attempt counts as dead. Defaults to
+	// 10s.
 	Heartbeat time.Duration `yaml:"heartbeat"`
-	// HostWait is how long an undo waits on the queue of its host before the task shows that it waits for that host.
-	// Defaults to 0: the engine's own 2m.
+	// HostWait is how long an undo waits on the queue of its host before the task shows that it waits
+	// for that host. Defaults to 0: the engine's own 2m.
 	HostWait time.Duration `yaml:"hostWait"`
-	// Secrets says where the values of secrets are: "env:VARIABLE" or "file:/path". Tasks may refer to them, but for those that the
-	// worker uses itself (stripe.key, webhook.secret). All are masked in whatever leaves a call. Defaults to none.
+	// Secrets says where the values of secrets are: "env:VARIABLE" or "file:/path". Tasks may refer to
+	// them, but for those that the worker uses itself (stripe.key, webhook.secret). All are masked in
+	// whatever leaves a call. Defaults to none.
 	Secrets map[string]string `yaml:"secrets"`
-	// SecretActions limits secrets to actions, by name: "stripe.refund.create", or "stripe.*" for all of a world. Defaults to every action.
+	// SecretActions limits secrets to actions, by name: "stripe.refund.create", or "stripe.*" for all
+	// of a world. Defaults to every action.
 	SecretActions map[string][]string `yaml:"secretActions"`
-	// Schedules is "on" or "off": whether a starting worker makes sure that the Temporal Schedules exist that recover dead
-	// runs and release expired records. If off, somebody else has to start the workflows Sweep and Retain. Defaults to
-	// "on". Environment: UNWIND_SCHEDULES.
+	// Schedules is "on" or "off": whether a starting worker makes sure that the Temporal Schedules
+	// exist that recover dead runs and release expired records. If off, somebody else has to start the
+	// workflows Sweep and Retain. Defaults to "on". Environment: UNWIND_SCHEDULES.
 	Schedules string `yaml:"schedules"`
 	// Webhook is notified of undos that need a person. Defaults to none.
 	Webhook *WebhookConfig `yaml:"webhook"`
@@ -56,19 +61,21 @@ type Config struct {
 	Retention RetentionConfig `yaml:"retention"`
 	// CheckCommands are the programs that command checks may run; "*" allows any. Defaults to none.
 	CheckCommands []string `yaml:"checkCommands"`
-	// Gates say which changes a person must approve, by action: "high" for those of high risk, "always" for all. A key is the name of an
-	// action, "terraform.apply"; "postgres.*" for all of a world that change something; or "*". No task file and no agent goes below it; of
-	// several keys that match, the strictest counts. Defaults to none: high, unless a task file says gate: none.
+	// Gates say which changes a person must approve, by action: "high" for those of high risk,
+	// "always" for all. A key is the name of an action, "terraform.apply"; "postgres.*" for all of a
+	// world that change something; or "*". No task file and no agent goes below it; of several keys
+	// that match, the strictest counts. Defaults to none: high, unless a task file says gate: none.
 	Gates activities.Floors `yaml:"gates"`
-	// Purposes is for how long this host remembers what a step was for that pays or cannot be taken back: a step of another task by the same
-	// agent for the same purpose must be approved by a person. Defaults to 24h.
+	// Purposes is for how long this host remembers what a step was for that pays or cannot be taken
+	// back: a step of another task by the same agent for the same purpose must be approved by a
+	// person. Defaults to 24h.
 	Purposes time.Duration `yaml:"purposes"`
-	// CutDiffs is "ask" or "refuse": what becomes of a planned change whose diff is longer than a gate can show. Ask shows the
-	// beginning, and says how much is missing. Defaults to "ask".
+	// CutDiffs is "ask" or "refuse": what becomes of a planned change whose diff is longer than a gate
+	// can show. Ask shows the beginning, and says how much is missing. Defaults to "ask".
 	CutDiffs string `yaml:"cutDiffs"`
 
-	// Worlds are the settings of the worlds that it opens: the Settings of their packages. In the file, each is a section with the name
-	// of its world (Kinds). Defaults to none.
+	// Worlds are the settings of the worlds that it opens: the Settings of their packages. In the
+	// file, each is a section with the name of its world (Kinds). Defaults to none.
 	Worlds []activities.Settings `yaml:"-"`
 
 	file    string // where it was read from
@@ -87,25 +94,28 @@ const (
 	off = "off"
 )
 
-// WebhookConfig says where undos that need a person are reported: each POST is a list of protocol.Alert as JSON. It is
-// retried until the answer has a status below 300; a status of 400 to 499 is final, except 408 and 429.
+// WebhookConfig says where undos that need a person are reported: each POST is a list of
+// protocol.Alert as JSON. It is retried until the answer has a status below 300; a status of 400 to
+// 499 is final, except 408 and 429.
 type WebhookConfig struct {
 	// URL is the address. Required.
 	URL string `yaml:"url"`
-	// Header is the name of a header that authenticates the sender, such as Authorization. Defaults to none.
+	// Header is the name of a header that authenticates the sender, such as Authorization. Defaults to
+	// none.
 	Header string `yaml:"header"`
 	// Secret is the name of the secret (in Secrets) that is the header's value. Required with Header.
 	Secret activities.OwnSecret `yaml:"secret"`
 }
 
-// RetentionConfig bounds what is kept to roll back committed tasks; what an open task needs is always kept.
+// RetentionConfig bounds what is kept to roll back committed tasks; what an open task needs is
+// always kept.
 type RetentionConfig struct {
 	// Versions is how many records of one file are kept. Defaults to 50.
 	Versions int `yaml:"versions"`
 	// Checkpoints is how many records of one container are kept. Defaults to 1000.
 	Checkpoints int `yaml:"checkpoints"`
-	// Bytes bounds the size of the records of one world. Defaults to 500 MB. What a task has pinned counts, here and above,
-	// but stays for as long as its task says.
+	// Bytes bounds the size of the records of one world. Defaults to 500 MB. What a task has pinned
+	// counts, here and above, but stays for as long as its task says.
 	Bytes int64 `yaml:"bytes"`
 	// Audit is how long the outcome of a released record is kept. Defaults to 168h.
 	Audit time.Duration `yaml:"audit"`
@@ -157,7 +167,8 @@ func (c Config) WithDefaults() (Config, error) {
 	return c, nil
 }
 
-// queues are the task queues that a worker serves: the shared one first, then its host's own, if that is another.
+// queues are the task queues that a worker serves: the shared one first, then its host's own, if
+// that is another.
 func (c Config) queues() []string {
 	return slices.Compact([]string{c.Queue, task.HostQueue(c.Queue, c.Host)})
 }
@@ -236,7 +247,8 @@ func (c Config) checkWorlds(bad activities.Bad) error {
 			bad(name, "it is among the worlds twice")
 		}
 		isThere[name] = true
-		if err := s.Check(c.Opening(), func(field, format string, args ...any) { bad(name+"."+field, format, args...) }); err != nil {
+		if err := s.Check(c.Opening(),
+			func(field, format string, args ...any) { bad(name+"."+field, format, args...) }); err != nil {
 			problems = append(problems, fmt.Errorf("config: %w", err))
 		}
 	}

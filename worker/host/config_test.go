@@ -37,32 +37,49 @@ func TestLayersAreAutoNeverOrRequire(t *testing.T) {
 	require.ErrorContains(t, c.Validate(), `worker.yaml:1: container.layers: "always" must be auto, never or require`)
 }
 
-// What is wrong with a config file is reported by line and field, all at once, and in no terms of Go.
+// What is wrong with a config file is reported by line and field, all at once, and in no terms of
+// Go.
 func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string][]string{
-		"file:\n  root: [/srv]\n":                {"worker.yaml:2: file.root: there is no such field; did you mean roots?"},
-		"files: {}\nconteiner: {}\n":             {"worker.yaml:1: files: there is no such field; did you mean file?", "worker.yaml:2: conteiner: there is no such field; did you mean container?"},
-		"activities: many\n":                     {`worker.yaml:1: activities: must be a whole number, found "many"`},
-		"stopTimeout: soon\n":                    {`worker.yaml:1: stopTimeout: must be a time, such as 30s, 5m or 2h, found "soon"`},
-		"stopTimeout: 30\n":                      {"worker.yaml:1: stopTimeout: must be a time, such as 30s, 5m or 2h, found 30"},
-		"file: {roots: /srv}\n":                  {`worker.yaml:1: file.roots: must be a list of texts, as in [a, b], found "/srv"`},
+		"file:\n  root: [/srv]\n": {"worker.yaml:2: file.root: there is no such field; did you mean roots?"},
+		"files: {}\nconteiner: {}\n": {"worker.yaml:1: files: there is no such field; did you mean file?",
+			"worker.yaml:2: conteiner: there is no such field; did you mean container?"},
+		"activities: many\n": {`worker.yaml:1: activities: must be a whole number, found "many"`},
+		"stopTimeout: soon\n": {
+			`worker.yaml:1: stopTimeout: must be a time, such as 30s, 5m or 2h, found "soon"`},
+		"stopTimeout: 30\n": {
+			"worker.yaml:1: stopTimeout: must be a time, such as 30s, 5m or 2h, found 30"},
+		"file: {roots: /srv}\n": {
+			`worker.yaml:1: file.roots: must be a list of texts, as in [a, b], found "/srv"`},
 		"file: [a]\n":                            {"worker.yaml:1: file: must be a map of fields, found a list"},
 		"secrets: [A]\n":                         {"worker.yaml:1: secrets: must be a map from names to texts, found a list"},
 		"stripe: {key: A, allowLive: perhaps}\n": {`worker.yaml:1: stripe.allowLive: must be true or false, found "perhaps"`},
-		"container:\n":                           {"worker.yaml:1: container: has no value, so it would not be served; write container: {}, or leave it out"},
-		"host: a\nhost: b\n":                     {"worker.yaml:2: host: stands here a second time; the first is in line 1"},
-		"file:\n\troots: [/srv]\n":               {"worker.yaml:2: is not YAML: a tab stands in the indentation; indent with spaces"},
-		"a: b: c\n":                              {"worker.yaml:1: is not YAML: mapping values are not allowed in this context"},
-		"- a\n":                                  {"worker.yaml:1: must be a map of fields, found a list"},
-		"secretActions: {A: file.write}\nretention: {bytes: x}":              {`worker.yaml:1: secretActions.A: must be a list of texts, as in [a, b], found "file.write"`, "worker.yaml:2: retention.bytes: must be a whole number"},
-		"postgres:\n  databases:\n    shop: {dsn: A, deni: [public.card]}\n": {"worker.yaml:3: postgres.databases.shop.deni: there is no such field; did you mean deny?"},
-		"mcp: {servers: {a: {command: [b, c]}}}\n":                           {"worker.yaml:1: mcp.servers.a.command: must be text, found a list"},
-		"redis: {databases: {\"c\": x}}\n":                                   {`worker.yaml:1: redis.databases.c: must be a map of fields, found "x"`},
-		"redis: {databases: [c]}\n":                                          {"worker.yaml:1: redis.databases: must be a map from names to maps of fields, found a list"},
-		"file:\n  roots:\n    - /srv\n    - [/etc]\n":                        {"worker.yaml:4: file.roots[1]: must be text, found a list"},
-		"secrets:\n  A: env:A\n  A: env:B\n":                                 {"worker.yaml:3: secrets.A: stands here a second time; the first is in line 2"},
-		"host: a\n---\nhost: b\n":                                            {"worker.yaml:2: a second document begins here"},
+		"container:\n": {
+			"worker.yaml:1: container: has no value, so it would not be served; write container: {}, or leave it out"},
+		"host: a\nhost: b\n": {"worker.yaml:2: host: stands here a second time; the first is in line 1"},
+		"file:\n\troots: [/srv]\n": {
+			"worker.yaml:2: is not YAML: a tab stands in the indentation; indent with spaces"},
+		"a: b: c\n": {
+			"worker.yaml:1: is not YAML: mapping values are not allowed in this context"},
+		"- a\n": {"worker.yaml:1: must be a map of fields, found a list"},
+		"secretActions: {A: file.write}\nretention: {bytes: x}": {
+			`worker.yaml:1: secretActions.A: must be a list of texts, as in [a, b], found "file.write"`,
+			"worker.yaml:2: retention.bytes: must be a whole number"},
+		"postgres:\n  databases:\n    shop: {dsn: A, deni: [public.card]}\n": {
+			"worker.yaml:3: postgres.databases.shop.deni: there is no such field; did you mean deny?"},
+		"mcp: {servers: {a: {command: [b, c]}}}\n": {
+			"worker.yaml:1: mcp.servers.a.command: must be text, found a list"},
+		"redis: {databases: {\"c\": x}}\n": {
+			`worker.yaml:1: redis.databases.c: must be a map of fields, found "x"`},
+		"redis: {databases: [c]}\n": {
+			"worker.yaml:1: redis.databases: must be a map from names to maps of fields, found a list"},
+		"file:\n  roots:\n    - /srv\n    - [/etc]\n": {
+			"worker.yaml:4: file.roots[1]: must be text, found a list"},
+		"secrets:\n  A: env:A\n  A: env:B\n": {
+			"worker.yaml:3: secrets.A: stands here a second time; the first is in line 2"},
+		"host: a\n---\nhost: b\n": {
+			"worker.yaml:2: a second document begins here"},
 	} {
 		_, err := readConfig(t, content)
 		for _, each := range want {
@@ -74,10 +91,12 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, c.Worlds)
 
-	c, err = readConfig(t, "file: {roots: &roots [/a, /b]}\nsqlite: {roots: *roots}\nredis: {databases: {c: {url: A, allow: [x]}}}\n")
+	c, err = readConfig(t,
+		"file: {roots: &roots [/a, /b]}\nsqlite: {roots: *roots}\nredis: {databases: {c: {url: A, allow: [x]}}}\n")
 	require.NoError(t, err)
 	require.Equal(t, []string{"/a", "/b"}, host.SettingsOf[*sqlite.Settings](c).Roots)
-	require.Equal(t, map[string]redis.DatabaseSettings{"c": {URL: "A", Allow: []string{"x"}}}, host.SettingsOf[*redis.Settings](c).Databases)
+	require.Equal(t, map[string]redis.DatabaseSettings{"c": {URL: "A", Allow: []string{"x"}}},
+		host.SettingsOf[*redis.Settings](c).Databases)
 
 	c, err = readConfig(t, "host: here\ncutDiffs: show\n")
 	require.NoError(t, err)
@@ -87,7 +106,8 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	c.Host = "there"
-	require.ErrorContains(t, c.Validate(), `worker.yaml:6: queue: "x@here" is the queue of host "here" alone, and this is "there"`)
+	require.ErrorContains(t, c.Validate(),
+		`worker.yaml:6: queue: "x@here" is the queue of host "here" alone, and this is "there"`)
 
 	// A value that does not come from the file is not looked for there.
 	c, err = readConfig(t, "state: /here\nhost: here\nheartbeat: 1ms\nsecrets:\n  A: env:A\n  B: B\nschedules: 'on'\n")

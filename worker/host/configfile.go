@@ -17,7 +17,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// ReadConfig reads a config file. Its error names the line and the field of all that is wrong with it.
+// ReadConfig reads a config file. Its error names the line and the field of all that is wrong with
+// it.
 func ReadConfig(file string) (Config, error) {
 	c := Config{written: map[string]written{}}
 	src, err := os.ReadFile(file)
@@ -167,7 +168,8 @@ func (r *configReader) readFields(n *yaml.Node, into reflect.Value, field string
 	}
 }
 
-// fieldsOf are the names of the fields of a struct in their order, and the fields. A Config has one for each kind of world besides.
+// fieldsOf are the names of the fields of a struct in their order, and the fields. A Config has one
+// for each kind of world besides.
 func fieldsOf(into reflect.Value) (known []string, fields map[string]reflect.Value) {
 	fields = map[string]reflect.Value{}
 	add := func(name string, value reflect.Value) { known, fields[name] = append(known, name), value }
@@ -222,11 +224,13 @@ func kindOf(t reflect.Type) string {
 	return "another value"
 }
 
-// cite says where a field stands in the config file, or that it is of the config where it does not come from there.
+// cite says where a field stands in the config file, or that it is of the config where it does not
+// come from there.
 func (c Config) cite(field string) string {
 	for name := field; ; {
 		if at, ok := c.written[name]; ok {
-			overridden := map[string]string{"host": c.Host, "queue": c.Queue, "state": c.State, "listen": c.Listen, "schedules": c.Schedules}
+			overridden := map[string]string{"host": c.Host, "queue": c.Queue, "state": c.State, "listen": c.Listen,
+				"schedules": c.Schedules}
 			if now, can := overridden[name]; can && now != at.value {
 				break
 			}

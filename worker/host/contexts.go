@@ -16,8 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// contexts keeps what agents have given to their sessions, in a journal in the state folder: a token for each session, named by the
-// first run of its chain, with a document for each context, named by its digest.
+// contexts keeps what agents have given to their sessions, in a journal in the state folder: a
+// token for each session, named by the first run of its chain, with a document for each context,
+// named by its digest.
 type contexts struct {
 	dir         string
 	host, queue string
@@ -64,7 +65,9 @@ func (s contexts) Keep(given protocol.GivenContext) (protocol.Context, error) {
 		return none, err
 	}
 	if len(kept) > maxKept {
-		return none, activities.Errorf(activities.Refused, "host %s keeps at most %d contexts of a session: it takes no more", s.host, maxKept)
+		return none,
+			activities.Errorf(activities.Refused, "host %s keeps at most %d contexts of a session: it takes no more", s.host,
+				maxKept)
 	}
 	sum := sha256.Sum256(given.Content)
 	digest := "sha256:" + hex.EncodeToString(sum[:])
@@ -88,7 +91,9 @@ func (s contexts) Read(r protocol.ContextRequest) (protocol.GivenContext, error)
 	var read content
 	found, err := t.Read(name, &read)
 	if err == nil && !found {
-		err = activities.Errorf(activities.Refused, "host %s has no context %s of session %s: it was released after the session's end, or never given", s.host, r.Digest, r.WorkflowID)
+		err = activities.Errorf(activities.Refused,
+			"host %s has no context %s of session %s: it was released after the session's end, or never given", s.host, r.Digest,
+			r.WorkflowID)
 	}
 	given.Content = read.Bytes
 	return given, err
@@ -123,7 +128,8 @@ func checkedDocument(d activities.Digest) (string, error) {
 
 func documentOf(d activities.Digest) string { return strings.TrimPrefix(string(d), "sha256:") }
 
-// confirmContext reports whether a context is stored on this host, and removes those that its session knows no more.
+// confirmContext reports whether a context is stored on this host, and removes those that its
+// session knows no more.
 func (b builtin) confirmContext(_ context.Context, r protocol.ContextRequest) error {
 	s := contextsOf(b.config)
 	_, err := s.Read(r)

@@ -66,7 +66,8 @@ func TestAContextThatIsDamagedIsNotRead(t *testing.T) {
 	of := s.openSession(t.Name())
 	a, err := of.KeepContext(t.Context(), "", "", []byte("what it knows"))
 	require.NoError(t, err)
-	files, err := filepath.Glob(filepath.Join(s.state, "contexts", "tokens", "*", string(a.Context.Digest[len("sha256:"):])))
+	files, err := filepath.Glob(filepath.Join(s.state, "contexts", "tokens", "*",
+		string(a.Context.Digest[len("sha256:"):])))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	raw, err := os.ReadFile(files[0])
@@ -86,7 +87,8 @@ func TestAContextThatIsDamagedIsNotRead(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A session remembers the last 20 contexts besides those of its savepoints. What it has forgotten is removed with the next one.
+// A session remembers the last 20 contexts besides those of its savepoints. What it has forgotten
+// is removed with the next one.
 func TestContextsThatASessionKnowsNoMoreAreRemoved(t *testing.T) {
 	s := serve(t, host.Config{}, host.Options{})
 	talk := s.openSession(t.Name())

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// TestADiffTooLongForAGateIsAskedOrRefused: asked, it says what is missing; refused, the task ends and nothing is written.
+// TestADiffTooLongForAGateIsAskedOrRefused: asked, it says what is missing; refused, the task ends
+// and nothing is written.
 func TestADiffTooLongForAGateIsAskedOrRefused(t *testing.T) {
 	content := strings.Repeat(strings.Repeat("x", 79)+"\n", 600)
 	for _, policy := range []string{"ask", "refuse"} {
@@ -23,7 +24,8 @@ func TestADiffTooLongForAGateIsAskedOrRefused(t *testing.T) {
 			t.Parallel()
 			root := t.TempDir()
 			path := filepath.Join(root, "long")
-			s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}, CutDiffs: policy}, host.Options{})
+			s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}, CutDiffs: policy},
+				host.Options{})
 			run := s.start(map[string]any{"name": "long", "steps": []any{map[string]any{
 				"id": "long", "uses": "file.write", "gate": "auto", "with": map[string]any{"path": path, "content": content},
 			}}})

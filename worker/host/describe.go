@@ -17,20 +17,22 @@ func (w *Worker) String() string {
 	for _, s := range w.Registry.Specs() {
 		worlds = append(worlds, activities.WorldOf(s.Name)) // the specs are sorted by name
 	}
-	s := fmt.Sprintf("host %s serves %s on queues %s", w.Config.Host, listedWorlds(slices.Compact(worlds)), strings.Join(w.Config.queues(), " and "))
+	s := fmt.Sprintf("host %s serves %s on queues %s", w.Config.Host, listedWorlds(slices.Compact(worlds)),
+		strings.Join(w.Config.queues(), " and "))
 	if w.Address != "" {
 		s += ", health and metrics at http://" + w.Address
 	}
 	return s
 }
 
-// Notices say what does not work on this host now, and what is not as safe as it could be: an engine that is down, a program or a
-// secret that is not there, a live key.
+// Notices say what does not work on this host now, and what is not as safe as it could be: an
+// engine that is down, a program or a secret that is not there, a live key.
 func (w *Worker) Notices(ctx context.Context) []string {
 	notices := w.Registry.Notices()
 	_, problems := w.Registry.Journals(ctx)
 	for _, world := range slices.Sorted(maps.Keys(problems)) {
-		notices = append(notices, fmt.Sprintf("world %s does not work now, and its steps are refused until it does: %s", world, problems[world]))
+		notices = append(notices,
+			fmt.Sprintf("world %s does not work now, and its steps are refused until it does: %s", world, problems[world]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.Config.Secrets)) {
 		if _, err := secrets(w.Config.Secrets).read(name); err != nil {
@@ -38,8 +40,10 @@ func (w *Worker) Notices(ctx context.Context) []string {
 		}
 	}
 	if w.Config.writtenState != "" && w.Config.writtenState != w.Config.State {
-		notices = append(notices, fmt.Sprintf("state: UNWIND_STATE moves it to %s, and the config says %s: the undo records there are not used, "+
-			"so steps that they belong to cannot be undone; unset UNWIND_STATE, or write its folder into the config", w.Config.State, w.Config.writtenState))
+		notices = append(notices,
+			fmt.Sprintf("state: UNWIND_STATE moves it to %s, and the config says %s: the undo records there are not used, "+
+				"so steps that they belong to cannot be undone; unset UNWIND_STATE, or write its folder into the config",
+				w.Config.State, w.Config.writtenState))
 	}
 	return append(notices, missingPrograms(w.Config.CheckCommands)...)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// checkGates refuses gates for actions that no worker has: neither those that are built in, nor those that this one serves. A typing
-// mistake would leave an action below the level that the config demands.
+// checkGates refuses gates for actions that no worker has: neither those that are built in, nor
+// those that this one serves. A typing mistake would leave an action below the level that the
+// config demands.
 func (c Config) checkGates(served []activities.Spec) error {
 	if len(c.Gates) == 0 {
 		return nil
@@ -35,7 +36,8 @@ func (c Config) checkGates(served []activities.Spec) error {
 		if fix == "" {
 			fix = "name an action, all actions of a world, as in file.*, or * for all; starter catalog lists them"
 		}
-		problems = append(problems, fmt.Errorf("%s: gates.%s: there is no such action; %s", c.cite("gates."+pattern), pattern, fix))
+		problems = append(problems,
+			fmt.Errorf("%s: gates.%s: there is no such action; %s", c.cite("gates."+pattern), pattern, fix))
 	}
 	return errors.Join(problems...)
 }

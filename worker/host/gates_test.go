@@ -15,11 +15,13 @@ import (
 func TestGatesOfAConfigNameActionsAndLevels(t *testing.T) {
 	t.Parallel()
 	own := activities.World{
-		Name: "bulk", Journal: func(context.Context) (string, error) { return "j", nil }, Actions: []activities.Action{bulk{name: "bulk.add"}},
+		Name: "bulk", Journal: func(context.Context) (string, error) { return "j", nil },
+		Actions: []activities.Action{bulk{name: "bulk.add"}},
 	}
 	for gates, want := range map[string]string{
 		`{terraform.apply: always, "postgres.*": high, "*": high, bulk.add: always}`: "",
-		`{terraform.aply: always}`:    "worker.yaml:2: gates.terraform.aply: there is no such action; did you mean terraform.apply?",
+		`{terraform.aply: always}`: "worker.yaml:2: gates.terraform.aply: there is no such action; did you mean " +
+			"terraform.apply?",
 		`{"postgre.*": high}`:         "worker.yaml:2: gates.postgre.*: there is no such action; did you mean postgres.*?",
 		`{nothing.like.it: high}`:     "worker.yaml:2: gates.nothing.like.it: there is no such action; name an action",
 		`{terraform.apply: never}`:    `worker.yaml:2: gates.terraform.apply: "never" must be high or always`,

@@ -15,12 +15,15 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// goneAfter is how long a host must have been away for its retention schedule to be removed. Its worker makes it again when it starts.
+// goneAfter is how long a host must have been away for its retention schedule to be removed. Its
+// worker makes it again when it starts.
 const goneAfter = 14 * 24 * time.Hour
 
-// dropSchedulesOfGoneHosts removes the retention schedules of hosts of a queue that no worker serves, and whose records nobody has
-// looked at for that long. One that an operator has paused stays.
-func dropSchedulesOfGoneHosts(ctx context.Context, c client.Client, namespace, queue string, after time.Duration) (dropped []string, err error) {
+// dropSchedulesOfGoneHosts removes the retention schedules of hosts of a queue that no worker
+// serves, and whose records nobody has looked at for that long. One that an operator has paused
+// stays.
+func dropSchedulesOfGoneHosts(ctx context.Context, c client.Client, namespace, queue string,
+	after time.Duration) (dropped []string, err error) {
 	all, err := c.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: sweepPage})
 	if err != nil {
 		return nil, fmt.Errorf("list the schedules: %w", err)
@@ -50,8 +53,10 @@ func dropSchedulesOfGoneHosts(ctx context.Context, c client.Client, namespace, q
 	return dropped, nil
 }
 
-// isGone reports whether no worker polls the queue of a host, and retention has not ended well there since.
-func isGone(ctx context.Context, c client.Client, namespace, schedule, hostQueue string, after time.Duration) (bool, error) {
+// isGone reports whether no worker polls the queue of a host, and retention has not ended well
+// there since.
+func isGone(ctx context.Context, c client.Client, namespace, schedule, hostQueue string, after time.Duration) (bool,
+	error) {
 	queue, err := c.DescribeTaskQueue(ctx, hostQueue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil || len(queue.GetPollers()) > 0 {
 		return false, err
@@ -61,8 +66,9 @@ func isGone(ctx context.Context, c client.Client, namespace, schedule, hostQueue
 	if err != nil || made.Info.CreatedAt.After(since) {
 		return false, err
 	}
-	served, err := c.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: fmt.Sprintf(
-		"TemporalScheduledById = '%s' AND ExecutionStatus = 'Completed' AND CloseTime > '%s'",
-		strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(schedule), since.UTC().Format(time.RFC3339))})
+	served, err := c.CountWorkflow(ctx,
+		&workflowservice.CountWorkflowExecutionsRequest{Namespace: namespace, Query: fmt.Sprintf(
+			"TemporalScheduledById = '%s' AND ExecutionStatus = 'Completed' AND CloseTime > '%s'",
+			strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(schedule), since.UTC().Format(time.RFC3339))})
 	return err == nil && served.GetCount() == 0, err
 }

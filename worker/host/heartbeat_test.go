@@ -38,7 +38,8 @@ func (j slowJournal) Records(ctx context.Context) ([]activities.Record, []error,
 	}
 }
 
-// TestRetentionBeatsWhileAJournalIsListed: or else the list of a journal with very many records would time out each time.
+// TestRetentionBeatsWhileAJournalIsListed: or else the list of a journal with very many records
+// would time out each time.
 func TestRetentionBeatsWhileAJournalIsListed(t *testing.T) {
 	const waitLimit = 5 * time.Minute // a journal that hears nothing lists until then
 	options := servertest.Shared(t).ClientOptions()
@@ -46,17 +47,20 @@ func TestRetentionBeatsWhileAJournalIsListed(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	j := slowJournal{heard: make(chan struct{}, 100)}
-	b := builtin{server: recovery.Server{Client: c, Namespace: options.Namespace}, registry: activities.NewRegistry(activities.World{
-		Name: "slow", Records: j, Journal: func(context.Context) (string, error) { return "slow", nil },
-	})}
+	b := builtin{server: recovery.Server{Client: c, Namespace: options.Namespace},
+		registry: activities.NewRegistry(activities.World{
+			Name: "slow", Records: j, Journal: func(context.Context) (string, error) { return "slow", nil },
+		})}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetTestTimeout(waitLimit)
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: waitLimit}) // a second of the SDK's is short on a busy machine
+	// a second of the SDK's is short on a busy machine
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: waitLimit})
 	env.SetOnActivityHeartbeatListener(func(*activity.Info, converter.EncodedValues) { j.heard <- struct{}{} })
 	env.RegisterActivityWithOptions(b.retain, activity.RegisterOptions{Name: protocol.RetainActivity})
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
-		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: waitLimit, HeartbeatTimeout: 300 * time.Millisecond})
+		ctx = workflow.WithActivityOptions(ctx,
+			workflow.ActivityOptions{StartToCloseTimeout: waitLimit, HeartbeatTimeout: 300 * time.Millisecond})
 		return workflow.ExecuteActivity(ctx, protocol.RetainActivity, protocol.RetainRequest{}).Get(ctx, nil)
 	})
 	require.NoError(t, env.GetWorkflowError())

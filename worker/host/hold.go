@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// hold keeps records of this host for the workflow that asks. A record that cannot be read is no reason to refuse: its undo says so,
-// and parks.
+// hold keeps records of this host for the workflow that asks. A record that cannot be read is no
+// reason to refuse: its undo says so, and parks.
 func (b builtin) hold(ctx context.Context, r protocol.HoldRequest) (held protocol.Held, err error) {
 	defer activities.Beat(ctx)()
 	records := b.registry.Records()[r.World]

@@ -22,7 +22,8 @@ func (f files) rewriting() (task recovery.Run, file string) {
 	require.NoError(f, os.WriteFile(file, []byte("before"), 0o600))
 	var steps []any
 	for _, content := range []string{"first", "second", "third"} {
-		steps = append(steps, map[string]any{"id": content, "uses": "file.write", "with": map[string]any{"path": file, "content": content}})
+		steps = append(steps,
+			map[string]any{"id": content, "uses": "file.write", "with": map[string]any{"path": file, "content": content}})
 	}
 	run := f.start(map[string]any{"name": "write", "keep": "1h", "steps": steps})
 	require.Equal(f, compensations.Committed, f.report(run.GetID()).Status)
@@ -62,7 +63,8 @@ func TestARollbackOfWhichARecordIsReleasedTouchesNothing(t *testing.T) {
 	_, err = f.Rollback(t.Context(), task, recovery.Part{}, "ann", "", f.converter())
 	require.ErrorContains(t, err, whole+" was refused, touched nothing, and is not started twice")
 
-	require.Equal(t, compensations.Unwound, f.report(f.rollback(task, recovery.Part{Step: "second"})).Status, "what is kept can be rolled back")
+	require.Equal(t, compensations.Unwound, f.report(f.rollback(task, recovery.Part{Step: "second"})).Status,
+		"what is kept can be rolled back")
 	f.holds(file, "first")
 }
 
@@ -77,7 +79,8 @@ func TestARecordIsKeptForWhoHoldsIt(t *testing.T) {
 
 	journal := f.worker.Registry.Records()["file"]
 	hold := func(step, workflow, run string) {
-		held, err := journal.Hold(t.Context(), activities.NewToken(task.FirstRunID, step, 1), activities.Owner{Workflow: workflow, Run: run})
+		held, err := journal.Hold(t.Context(), activities.NewToken(task.FirstRunID, step, 1),
+			activities.Owner{Workflow: workflow, Run: run})
 		require.NoError(t, err)
 		require.True(t, held)
 	}
@@ -94,7 +97,8 @@ func TestARecordIsKeptForWhoHoldsIt(t *testing.T) {
 	}, waitFor, 50*time.Millisecond, "only one of them is over")
 	require.Len(t, last.Held, 1)
 	require.Equal(t, "third", last.Held[0].Step)
-	require.Equal(t, "rollback-of-nobody", last.Held[0].Holder, "somebody is told of the one that the server does not know")
+	require.Equal(t, "rollback-of-nobody", last.Held[0].Holder,
+		"somebody is told of the one that the server does not know")
 	states := map[string]activities.RecordState{}
 	records, _, err := journal.Records(t.Context())
 	require.NoError(t, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// pollers is how many long polls a worker keeps open on each queue: with the SDK's 2, bursts of tasks wait for polls.
+// pollers is how many long polls a worker keeps open on each queue: with the SDK's 2, bursts of
+// tasks wait for polls.
 const pollers = 8
 
 // Worker is a running worker.
@@ -35,12 +36,14 @@ type Worker struct {
 
 // Options are what a worker needs besides its config.
 type Options struct {
-	// Client is connected to the Temporal server, and remains the caller's. Namespace is the one it was made for.
+	// Client is connected to the Temporal server, and remains the caller's. Namespace is the one it
+	// was made for.
 	Client    client.Client
 	Namespace string
 	// DataConverter is the one that Client was made with. Defaults to the SDK's.
 	DataConverter converter.DataConverter
-	// Metrics are served at Config.Listen; required with it. The client should report to the same (Metrics.Handler).
+	// Metrics are served at Config.Listen; required with it. The client should report to the same
+	// (Metrics.Handler).
 	Metrics *Metrics
 	// Worlds are served besides those of the config: your own actions.
 	Worlds []activities.World
@@ -48,8 +51,9 @@ type Options struct {
 	Register func(worker.Registry)
 }
 
-// Start opens the worlds of the config, and serves the shared queue and the host's own. It first checks that the server
-// answers, knows the search attributes, and keeps closed workflows for long enough.
+// Start opens the worlds of the config, and serves the shared queue and the host's own. It first
+// checks that the server answers, knows the search attributes, and keeps closed workflows for long
+// enough.
 func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	config, err := config.WithDefaults()
 	if err != nil {
@@ -85,8 +89,9 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		}
 	}
 	own := builtin{
-		server: recovery.Server{Client: o.Client, Namespace: o.Namespace, DataConverter: o.DataConverter}, converter: o.DataConverter,
-		registry: registry, config: config, retention: keeps,
+		server:    recovery.Server{Client: o.Client, Namespace: o.Namespace, DataConverter: o.DataConverter},
+		converter: o.DataConverter,
+		registry:  registry, config: config, retention: keeps,
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {
@@ -122,17 +127,19 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	return w, nil
 }
 
-// deadlockLimit is how long a workflow task may run without yielding. The SDK's own second is too short for one that starts
-// 10,000 steps on a busy machine.
+// deadlockLimit is how long a workflow task may run without yielding. The SDK's own second is too
+// short for one that starts 10,000 steps on a busy machine.
 const deadlockLimit = 10 * time.Second
 
 // shownEvery is how often the server learns how far a running step has come, at most.
 const shownEvery = 2 * time.Second
 
-// contextPollers is how many long polls a worker keeps open for the one workflow on its host's own queue, which is seldom asked for.
+// contextPollers is how many long polls a worker keeps open for the one workflow on its host's own
+// queue, which is seldom asked for.
 const contextPollers = 2
 
-// addQueue makes the worker of one queue. Workflows run only on the shared one, except for the one that hands out what lies on a host.
+// addQueue makes the worker of one queue. Workflows run only on the shared one, except for the one
+// that hands out what lies on a host.
 func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 	shared := queue == w.Config.Queue
 	tuner, err := w.calls.tuner(w.Config.Activities)
@@ -175,8 +182,9 @@ func (w *Worker) addQueue(o Options, b builtin, queue string) error {
 // Failed yields the error that made a running worker give up, such as a deleted namespace.
 func (w *Worker) Failed() <-chan error { return w.failed }
 
-// Stop lets running activities finish for Config.StopTimeout, then cancels them, which does not use up an attempt. It
-// returns when the server knows how they ended, so that the client can be closed, or 5 seconds after the cancellation.
+// Stop lets running activities finish for Config.StopTimeout, then cancels them, which does not use
+// up an attempt. It returns when the server knows how they ended, so that the client can be closed,
+// or 5 seconds after the cancellation.
 func (w *Worker) Stop() {
 	done := make(chan struct{})
 	for _, each := range w.workers {

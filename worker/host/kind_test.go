@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// shelf is the section of a world that nothing else knows of: it puts files on a shelf, as world file does.
+// shelf is the section of a world that nothing else knows of: it puts files on a shelf, as world
+// file does.
 type shelf struct {
 	Folder string `yaml:"folder"`
 	Locks  map[string]struct {
@@ -56,20 +57,23 @@ func (p put) Spec() activities.Spec {
 	return s
 }
 
-// TestAWorldIsAddedInOneLine: it is configured, checked, listed, planned, served, undone and released.
+// TestAWorldIsAddedInOneLine: it is configured, checked, listed, planned, served, undone and
+// released.
 func TestAWorldIsAddedInOneLine(t *testing.T) {
 	folder := t.TempDir()
 	before := host.Kinds
 	t.Cleanup(func() { host.Kinds = before })
 	host.Kinds = append(host.Kinds, activities.Kind{Sample: &shelf{Folder: folder}})
 
-	c, err := readConfig(t, "host: here\nsecrets: {KEY: env:KEY, MINE: env:MINE}\nshelf:\n  folder: "+folder+"\n  locks: {main: {key: KEY}}\n")
+	c, err := readConfig(t,
+		"host: here\nsecrets: {KEY: env:KEY, MINE: env:MINE}\nshelf:\n  folder: "+folder+"\n  locks: {main: {key: KEY}}\n")
 	require.NoError(t, err)
 	require.Equal(t, folder, host.SettingsOf[*shelf](c).Folder)
 	require.Equal(t, []string{"MINE"}, c.TaskSecrets())
 	_, err = readConfig(t, "shelf:\n  foldr: /srv\n  locks: {main: {keys: A}}\nshelv: {}\n")
 	for _, want := range []string{
-		"worker.yaml:2: shelf.foldr: there is no such field; did you mean folder?", "worker.yaml:3: shelf.locks.main.keys: there is no such field; did you mean key?",
+		"worker.yaml:2: shelf.foldr: there is no such field; did you mean folder?",
+		"worker.yaml:3: shelf.locks.main.keys: there is no such field; did you mean key?",
 		"worker.yaml:4: shelv: there is no such field; did you mean shelf?",
 	} {
 		require.ErrorContains(t, err, want)
@@ -90,7 +94,8 @@ func TestAWorldIsAddedInOneLine(t *testing.T) {
 	f := files{serve(t, c, host.Options{}), folder}
 	putting := func(keep string) map[string]any {
 		return map[string]any{"name": "put", "keep": keep, "steps": []any{
-			map[string]any{"id": "a", "uses": "shelf.put", "with": map[string]any{"path": filepath.Join(folder, "book"), "content": "x"}},
+			map[string]any{"id": "a", "uses": "shelf.put",
+				"with": map[string]any{"path": filepath.Join(folder, "book"), "content": "x"}},
 		}}
 	}
 	planned := call[protocol.Plan](f.stage, protocol.PlanTaskType, putting("1h")).Steps

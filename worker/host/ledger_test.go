@@ -41,7 +41,9 @@ func TestTheLedgerOfAnEncodedHistoryIsRead(t *testing.T) {
 		json.RawMessage(`{"name": "work", "steps": [{"id": "one", "uses": "slow.work"}]}`))
 	require.NoError(t, err)
 	require.NoError(t, task.Get(t.Context(), nil))
-	asked, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task.GetID(), TaskQueue: t.Name()}, askLedger, // under an id that has a right to it
+	// under an id that has a right to it
+	asked, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task.GetID(), TaskQueue: t.Name()},
+		askLedger,
 		protocol.LedgerRequest{WorkflowID: task.GetID(), RunID: task.GetRunID()})
 	require.NoError(t, err)
 	var ledger json.RawMessage

@@ -28,14 +28,15 @@ type bulk struct {
 	preflights bool
 }
 
-// unrest is what its parameters ask for besides: how many bytes of a diff its plan shows, with how many it fails, and how many its undo finds
-// to be somebody else's.
+// unrest is what its parameters ask for besides: how many bytes of a diff its plan shows, with how
+// many it fails, and how many its undo finds to be somebody else's.
 type unrest struct{ Diff, Fails, Drift int }
 
 func (b bulk) Spec() activities.Spec {
 	return activities.Spec{
 		Name: b.name, Params: json.RawMessage(`{"type": "object"}`), Keys: []activities.Key{}, Preflights: b.preflights,
-		UndoParams: []string{"own", "drift"}, Outputs: map[string]string{"text": "text"}, Risk: activities.Low, Strategy: activities.Snapshot,
+		UndoParams: []string{"own", "drift"}, Outputs: map[string]string{"text": "text"}, Risk: activities.Low,
+		Strategy: activities.Snapshot,
 	}
 }
 
@@ -45,7 +46,8 @@ func (bulk) Plan(_ context.Context, _ activities.Entry, s activities.Step) (acti
 	return activities.Change{Diff: noise(p.Diff), Digest: activities.DigestOf(s.With)}, err
 }
 
-func (bulk) Apply(_ context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+func (bulk) Apply(_ context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	var p unrest
 	if err := json.Unmarshal(s.With, &p); err != nil || p.Fails > 0 {
 		return activities.Result{}, errors.Join(err, activities.Errorf(activities.CheckFailed, "%s", noise(p.Fails)))
@@ -58,7 +60,8 @@ func (bulk) Undo(_ context.Context, e activities.Entry, d activities.Decision) (
 	if err := json.Unmarshal(e.Params, &p); err != nil {
 		return activities.Undone{}, err
 	}
-	if drift := (activities.Drift{Digest: activities.DigestOf([]byte(e.Token)), Diff: noise(p.Drift)}); p.Drift > 0 && d.Force != drift.Digest {
+	if drift := (activities.Drift{Digest: activities.DigestOf([]byte(e.Token)), Diff: noise(p.Drift)}); p.Drift > 0 &&
+		d.Force != drift.Digest {
 		return activities.Undone{Outcome: activities.Drifted, Drift: &drift}, nil
 	}
 	return activities.Undone{Outcome: activities.Restored}, nil
@@ -118,7 +121,8 @@ func TestATaskNearALimitEndsVisibly(t *testing.T) {
 		"and looked at before":    {steps: steps(40, wide("bulk.look"))},
 		// Together more than the 4 MB of one message.
 		"all of it in the entry too": {steps: steps(40, func(int) map[string]any {
-			return map[string]any{"uses": "bulk.look", "needs": []any{}, "with": map[string]any{"own": slicesOf("${{ vars.part }}", 16)}}
+			return map[string]any{"uses": "bulk.look", "needs": []any{},
+				"with": map[string]any{"own": slicesOf("${{ vars.part }}", 16)}}
 		})},
 		"too much for one payload": {
 			steps: steps(30, func(int) map[string]any {
@@ -128,7 +132,8 @@ func TestATaskNearALimitEndsVisibly(t *testing.T) {
 		},
 		"too much for a step": {
 			steps: steps(1, func(int) map[string]any {
-				return map[string]any{"uses": "bulk.add", "with": map[string]any{"own": "${{ vars.large }}${{ vars.part }}${{ vars.part }}"}}
+				return map[string]any{"uses": "bulk.add",
+					"with": map[string]any{"own": "${{ vars.large }}${{ vars.part }}${{ vars.part }}"}}
 			}),
 			want: "more than 65536",
 		},
@@ -150,12 +155,14 @@ func TestATaskNearALimitEndsVisibly(t *testing.T) {
 		},
 		"too large checks": {
 			steps: steps(1, func(int) map[string]any {
-				return map[string]any{"uses": "bulk.add", "check": []any{map[string]any{"command": slicesOf("${{ vars.part }}", 5)}}}
+				return map[string]any{"uses": "bulk.add",
+					"check": []any{map[string]any{"command": slicesOf("${{ vars.part }}", 5)}}}
 			}),
 			want: "with its vars filled in, more than 16384",
 		},
 	} {
-		t.Run(name, func(t *testing.T) { // one after the other: each writes megabytes, and its time would pass while the others do
+		// one after the other: each writes megabytes, and its time would pass while the others do
+		t.Run(name, func(t *testing.T) {
 			report, err := s.end(s.start(map[string]any{"name": name, "vars": vars, "steps": c.steps}))
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "it hangs")
 			if c.want == "" {
@@ -168,7 +175,8 @@ func TestATaskNearALimitEndsVisibly(t *testing.T) {
 	}
 }
 
-// TestAnyTaskNearTheLimitsEndsVisibly draws tasks of which each part is somewhat smaller or larger than it may be.
+// TestAnyTaskNearTheLimitsEndsVisibly draws tasks of which each part is somewhat smaller or larger
+// than it may be.
 func TestAnyTaskNearTheLimitsEndsVisibly(t *testing.T) {
 	t.Parallel()
 	rounds := 4
@@ -196,7 +204,8 @@ func TestAnyTaskNearTheLimitsEndsVisibly(t *testing.T) {
 		steps := make([]any, n)
 		for i := range steps {
 			with := map[string]any{}
-			step := map[string]any{"id": fmt.Sprintf("s%d", i), "uses": []string{"bulk.add", "bulk.look"}[r.IntN(2)], "with": with}
+			step := map[string]any{"id": fmt.Sprintf("s%d", i), "uses": []string{"bulk.add", "bulk.look"}[r.IntN(2)],
+				"with": with}
 			switch kind := r.IntN(3); {
 			case kind == 0:
 				with["shared"] = slicesOf("${{ vars.part }}", 1+r.IntN(16))
@@ -224,7 +233,8 @@ func TestAnyTaskNearTheLimitsEndsVisibly(t *testing.T) {
 			with["fails"] = 1 + r.IntN(3*activities.MaxDiff)
 		}
 		document := map[string]any{
-			"name": strings.Repeat("n", near(task.MaxName)), "vars": map[string]any{"part": noise(near(3900)), "large": noise(near(task.MaxVars) - 3900)}, "steps": steps,
+			"name": strings.Repeat("n", near(task.MaxName)),
+			"vars": map[string]any{"part": noise(near(3900)), "large": noise(near(task.MaxVars) - 3900)}, "steps": steps,
 		}
 		run := s.start(document)
 		leave := s.attend(run.GetID())
@@ -257,7 +267,8 @@ func (s *stage) attend(id string) (leave func()) {
 				continue // not now
 			}
 			for _, g := range state.Gates {
-				_ = s.Client.SignalWorkflow(ctx, id, "", protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
+				_ = s.Client.SignalWorkflow(ctx, id, "", protocol.SignalApprove,
+					protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"})
 			}
 			if state.Report == nil {
 				continue

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-// A task calls tools of a server that it reads, changes and cannot take back; it fails, and what it has changed comes back.
+// A task calls tools of a server that it reads, changes and cannot take back; it fails, and what it
+// has changed comes back.
 func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 	folder := t.TempDir()
 	command, env, err := mcptest.Start(folder)
@@ -23,9 +24,10 @@ func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 	require.NoError(t, mcptest.Put(folder, mcptest.Note{ID: "there", Title: "note there", Body: "old"}))
 	declarations := filepath.Join(t.TempDir(), "notes.yaml")
 	require.NoError(t, os.WriteFile(declarations, []byte(mcptest.Declarations), 0o600))
-	s := serve(t, host.Config{Worlds: []activities.Settings{&mcpserver.Settings{Servers: map[string]mcpserver.ServerSettings{
-		"notes": {Command: "export " + env[0] + "; " + command, Declarations: declarations},
-	}}}}, host.Options{})
+	s := serve(t,
+		host.Config{Worlds: []activities.Settings{&mcpserver.Settings{Servers: map[string]mcpserver.ServerSettings{
+			"notes": {Command: "export " + env[0] + "; " + command, Declarations: declarations},
+		}}}}, host.Options{})
 	before, err := mcptest.Manifest(folder)
 	require.NoError(t, err)
 
@@ -58,18 +60,27 @@ func TestToolsOfAnMCPServerAreTakenBack(t *testing.T) {
 func TestAConfigOfMCPServersIsChecked(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"mcp: {}":                 "worker.yaml:1: mcp.servers: name at least one server",
-		"mcp: {servers: {a: {}}}": "mcp.servers.a.command: give the command line that starts the server, or url, and not both",
-		"mcp: {servers: {a: {command: x, url: https://h/mcp}}}":                   "mcp.servers.a.command: give the command line that starts the server, or url, and not both",
-		"mcp: {servers: {a: {command: x, token: K}}}":                             "mcp.servers.a.token: it is for url",
-		"mcp: {servers: {a: {url: h/mcp}}}":                                       "mcp.servers.a.url: give an address as in https://host/mcp",
-		"mcp: {servers: {a: {url: https://h/mcp, token: K}}}":                     `mcp.servers.a.token: "K" is not one of secrets`,
-		"mcp: {servers: {a: {url: https://h/mcp, environment: [PATH]}}}":          "mcp.servers.a.environment: a server that is reached by url gets none from here",
-		"secrets: {K: env:K}\nmcp: {servers: {a: {url: http://h/mcp, token: K}}}": "mcp.servers.a.url: the token would go to h in the clear; use https",
-		"mcp: {servers: {a.b: {command: x}}}":                                     `mcp.servers: "a.b" must be a name of letters, digits, dashes and underscores`,
-		"mcp: {servers: {a: {command: x, declarations: y}}}":                      `mcp.servers.a.declarations: "y" must be an absolute path`,
-		"mcp: {servers: {a: {command: x, environment: [UNWIND_NOWHERE]}}}":        "mcp.servers.a.environment: the worker's environment has no UNWIND_NOWHERE",
-		"mcp: {servers: {a: {command: x, secretEnvironment: {KEY: K}}}}":          `mcp.servers.a.secretEnvironment.KEY: "K" is not one of secrets`,
+		"mcp: {}": "worker.yaml:1: mcp.servers: name at least one server",
+		"mcp: {servers: {a: {}}}": "mcp.servers.a.command: give the command line that starts the server, or url, and " +
+			"not both",
+		"mcp: {servers: {a: {command: x, url: https://h/mcp}}}": "mcp.servers.a.command: give the " +
+			"command line that starts the server, or url, and not both",
+		"mcp: {servers: {a: {command: x, token: K}}}": "mcp.servers.a.token: it is for url",
+		"mcp: {servers: {a: {url: h/mcp}}}": "mcp.servers.a.url: give an address " +
+			"as in https://host/mcp",
+		"mcp: {servers: {a: {url: https://h/mcp, " +
+			"token: K}}}": `mcp.servers.a.token: "K" is not one of secrets`,
+		"mcp: {servers: {a: {url: https://h/mcp, environment: [PATH]}}}": "mcp.servers.a.environment: a server " +
+			"that is reached by url gets none from here",
+		"secrets: {K: env:K}\nmcp: {servers: {a: {url: http://h/mcp, token: K}}}": "mcp.servers.a.url: the token would " +
+			"go to h in the clear; use https",
+		"mcp: {servers: {a.b: {command: x}}}": `mcp.servers: "a.b" must be a name of letters, digits, dashes and underscores`,
+		"mcp: {servers: {a: {command: x, " +
+			"declarations: y}}}": `mcp.servers.a.declarations: "y" must be an absolute path`,
+		"mcp: {servers: {a: {command: x, environment: [UNWIND_NOWHERE]}}}": "mcp.servers.a.environment: the " +
+			"worker's environment has no UNWIND_NOWHERE",
+		"mcp: {servers: {a: {command: x, secretEnvironment: " +
+			"{KEY: K}}}}": `mcp.servers.a.secretEnvironment.KEY: "K" is not one of secrets`,
 	} {
 		c, err := readConfig(t, content+"\nhost: here\nstate: /nowhere\n")
 		require.NoError(t, err, content)

@@ -25,8 +25,8 @@ type Metrics struct {
 	stop     io.Closer
 }
 
-// NewMetrics makes a collector; several workers in one process do not share one. Close it after the client and the worker
-// that report to it.
+// NewMetrics makes a collector; several workers in one process do not share one. Close it after the
+// client and the worker that report to it.
 func NewMetrics() *Metrics {
 	registry := prometheus.NewRegistry()
 	// tally's Configuration would serve every reporter on the process's default mux.
@@ -47,8 +47,10 @@ func NewMetrics() *Metrics {
 // Close stops collecting.
 func (m *Metrics) Close() { _ = m.stop.Close() }
 
-// serve serves /metrics, and /healthz with status 200 while the Temporal server answers this worker.
-func (m *Metrics) serve(listen string, c client.Client, namespace, host string) (address string, stop func(), err error) {
+// serve serves /metrics, and /healthz with status 200 while the Temporal server answers this
+// worker.
+func (m *Metrics) serve(listen string, c client.Client, namespace, host string) (address string, stop func(),
+	err error) {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return "", nil, fmt.Errorf("listen: %w; give another address, or none", err)

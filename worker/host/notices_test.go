@@ -29,7 +29,10 @@ checkCommands: [jq, /nowhere/probe, "*"]
 `), 0o600))
 	c, err := ReadConfig(written)
 	require.NoError(t, err)
-	c, err = c.WithEnvironment(func(name string) (string, bool) { return dir + "/elsewhere", name == "UNWIND_STATE" }).WithDefaults()
+	c, err = c.WithEnvironment(func(name string) (string, bool) {
+		return dir + "/elsewhere",
+			name == "UNWIND_STATE"
+	}).WithDefaults()
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
 	worlds, err := c.openWorlds()

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// orphans lists the records of this host that no history knows, or looks at one of them and undoes it.
+// orphans lists the records of this host that no history knows, or looks at one of them and undoes
+// it.
 func (b builtin) orphans(ctx context.Context, r protocol.OrphansRequest) (found protocol.OrphansResult, err error) {
 	defer activities.Beat(ctx)()
 	busy, err := b.server.Busy(ctx)
@@ -46,12 +47,15 @@ func (b builtin) orphans(ctx context.Context, r protocol.OrphansRequest) (found 
 		}
 	}
 	if r.Token != "" {
-		return found, nonRetryable(activities.Errorf(activities.Refused, "no journal of host %s has a record of token %q", b.config.Host, r.Token))
+		return found,
+			nonRetryable(activities.Errorf(activities.Refused, "no journal of host %s has a record of token %q", b.config.Host,
+				r.Token))
 	}
 	return found, nil
 }
 
-// isOrphan reports whether a record is open, or its undo has begun, and nothing on the server can have it undone.
+// isOrphan reports whether a record is open, or its undo has begun, and nothing on the server can
+// have it undone.
 func (r *round) isOrphan(ctx context.Context, record activities.Record) (bool, error) {
 	if record.State == activities.RecordReleased || !record.Ended.IsZero() {
 		return false, nil
@@ -63,20 +67,26 @@ func (r *round) isOrphan(ctx context.Context, record activities.Record) (bool, e
 // explainOwned says why a record is not to be undone as an orphan.
 func (b builtin) explainOwned(record activities.Record) error {
 	if record.State == activities.RecordReleased || !record.Ended.IsZero() {
-		return activities.Errorf(activities.Refused, "token %s is %s: it is not open, and nothing waits to be undone", record.Entry.Token, record.State)
+		return activities.Errorf(activities.Refused, "token %s is %s: it is not open, and nothing waits to be undone",
+			record.Entry.Token, record.State)
 	}
-	return activities.Errorf(activities.Refused, "token %s is no orphan: the server knows its task %s, which alone may undo it; cancel, recover or roll back that task",
+	return activities.Errorf(activities.Refused,
+		"token %s is no orphan: the server knows its task %s, which alone may undo it; cancel, recover or roll back "+
+			"that task",
 		record.Entry.Token, record.Owner.Workflow)
 }
 
-// handleOrphan observes what a record is about and undoes it, if that is asked for, as the undo of a task would.
-func (b builtin) handleOrphan(ctx context.Context, world string, record activities.Record, r protocol.OrphansRequest) (*protocol.Orphan, error) {
+// handleOrphan observes what a record is about and undoes it, if that is asked for, as the undo of
+// a task would.
+func (b builtin) handleOrphan(ctx context.Context, world string, record activities.Record,
+	r protocol.OrphansRequest) (*protocol.Orphan, error) {
 	o := &protocol.Orphan{RecordName: nameOf(world, record), Action: record.Entry.Action, Keys: record.Entry.Keys}
 	var err error
 	if o.Seen, err = b.registry.Observe(ctx, b.host(), record.Entry); err != nil || !r.Undo {
 		return o, err
 	}
-	undone, err := b.registry.Undo(ctx, b.host(), record.Entry, activities.Decision{Force: r.Force, Orphan: true, Who: r.Who, Why: r.Why})
+	undone, err := b.registry.Undo(ctx, b.host(), record.Entry,
+		activities.Decision{Force: r.Force, Orphan: true, Who: r.Who, Why: r.Why})
 	if err != nil {
 		return o, err
 	}

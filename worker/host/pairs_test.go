@@ -66,14 +66,16 @@ func insertInto(database string) map[string]any {
 	return use("sqlite.exec", map[string]any{"database": database, "sql": "INSERT INTO plan VALUES ('team')"})
 }
 
-// database makes a folder with a database, whose table plan has a row for each name, and returns the path of its file.
+// database makes a folder with a database, whose table plan has a row for each name, and returns
+// the path of its file.
 func (p ground) database(t *testing.T, name string, rows ...string) string {
 	path := filepath.Join(p.folder(t, name, "other", ""), "app.db")
 	conn, err := sqlite.OpenConn(path)
 	require.NoError(t, err)
 	require.NoError(t, sqlitex.ExecuteTransient(conn, "CREATE TABLE plan (name TEXT)", nil))
 	for _, row := range rows {
-		require.NoError(t, sqlitex.ExecuteTransient(conn, "INSERT INTO plan VALUES (?)", &sqlitex.ExecOptions{Args: []any{row}}))
+		require.NoError(t,
+			sqlitex.ExecuteTransient(conn, "INSERT INTO plan VALUES (?)", &sqlitex.ExecOptions{Args: []any{row}}))
 	}
 	require.NoError(t, conn.Close())
 	return path
@@ -94,8 +96,9 @@ const configuration = `variable "value" { default = "none" }
 resource "terraform_data" "a" { input = var.value }
 `
 
-// TestPairsThatAreOneThing runs, for each pair, two steps that say that they need nothing, and a third that fails. The second needs the
-// first, and all is undone, with no step of the task taken for somebody else's change.
+// TestPairsThatAreOneThing runs, for each pair, two steps that say that they need nothing, and a
+// third that fails. The second needs the first, and all is undone, with no step of the task taken
+// for somebody else's change.
 func TestPairsThatAreOneThing(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -106,9 +109,10 @@ func TestPairsThatAreOneThing(t *testing.T) {
 		return p.folder(t, name, "main.tf", configuration+backend)
 	}
 	box := func(t *testing.T, binds ...string) *containertest.Box {
-		return containertest.Start(t, func(_ *dockercontainer.Config, h *dockercontainer.HostConfig, _ *network.NetworkingConfig) {
-			h.Binds = binds
-		})
+		return containertest.Start(t,
+			func(_ *dockercontainer.Config, h *dockercontainer.HostConfig, _ *network.NetworkingConfig) {
+				h.Binds = binds
+			})
 	}
 	t.Cleanup(func() {
 		require.NoError(containertest.Outliving(t), containertest.RemoveImages())
@@ -120,10 +124,12 @@ func TestPairsThatAreOneThing(t *testing.T) {
 			&world.Settings{Roots: []string{root}},
 		}, CheckCommands: []string{"grep"},
 	}, host.Options{})
-	t.Cleanup(func() { containertest.ClearIn(t, s.state) }) // what a replacement leaves waits for the release of its record
+	// what a replacement leaves waits for the release of its record
+	t.Cleanup(func() { containertest.ClearIn(t, s.state) })
 
 	for name, pair := range map[string]func(t *testing.T) (one, two map[string]any){
-		"a terraform folder through a bind mount": func(t *testing.T) (one, two map[string]any) { // file refuses to follow one
+		// file refuses to follow one
+		"a terraform folder through a bind mount": func(t *testing.T) (one, two map[string]any) {
 			dir := configured(t, "bind-a", "")
 			return applyIn(dir, "1"), applyIn(p.bound(t, dir, "bind-b"), "2")
 		},
@@ -164,11 +170,13 @@ func TestPairsThatAreOneThing(t *testing.T) {
 		},
 		"a file that a command check reads": func(t *testing.T) (one, two map[string]any) {
 			dir := p.folder(t, "command", "file", "before")
-			return writeTo(dir+"/other", map[string]any{"command": []string{"grep", "before", "/proc/self/root" + dir + "/file"}}), writeTo(dir + "/file")
+			return writeTo(dir+"/other",
+				map[string]any{"command": []string{"grep", "before", "/proc/self/root" + dir + "/file"}}), writeTo(dir + "/file")
 		},
 		"a file in an option of a command check": func(t *testing.T) (one, two map[string]any) {
 			dir := p.folder(t, "option", "file", "{")
-			return writeTo(dir + "/file"), writeTo(dir+"/other", map[string]any{"command": []string{"grep", "--file=" + dir + "/file", "{path}"}})
+			return writeTo(dir + "/file"), writeTo(dir+"/other",
+				map[string]any{"command": []string{"grep", "--file=" + dir + "/file", "{path}"}})
 		},
 		"a file that a check reads": func(t *testing.T) (one, two map[string]any) {
 			dir := p.folder(t, "check", "file", "before")
@@ -188,7 +196,8 @@ func TestPairsThatAreOneThing(t *testing.T) {
 		},
 		"exec by id and replace by name": func(t *testing.T) (one, two map[string]any) {
 			b := box(t)
-			return execIn(b.ID, "echo 1 >/srv/f"), use("container.replace", map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]})
+			return execIn(b.ID, "echo 1 >/srv/f"), use("container.replace",
+				map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]})
 		},
 		"a file on a bind volume": func(t *testing.T) (one, two map[string]any) {
 			dir := p.folder(t, "volume", "file", "before")
@@ -198,9 +207,11 @@ func TestPairsThatAreOneThing(t *testing.T) {
 		"one volume in two containers": func(t *testing.T) (one, two map[string]any) {
 			volume := "unwind-test-" + containertest.Random()
 			t.Cleanup(func() { // the boxes are gone by then
-				require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), volume, true))
+				require.NoError(t,
+					containertest.Docker(containertest.Outliving(t)).VolumeRemove(containertest.Outliving(t).Context(), volume, true))
 			})
-			return execIn(box(t, volume+":/data").Name, "echo 1 >/data/file"), execIn(box(t, volume+":/there").Name, "echo 2 >/there/file")
+			return execIn(box(t, volume+":/data").Name, "echo 1 >/data/file"), execIn(box(t, volume+":/there").Name,
+				"echo 2 >/there/file")
 		},
 		"a terraform folder through a symlink": func(t *testing.T) (one, two map[string]any) {
 			dir := configured(t, "linked", "")
@@ -230,14 +241,16 @@ func TestPairsThatAreOneThing(t *testing.T) {
 			one["id"], two["id"] = "one", "two"
 			bad := filepath.Join(p.folder(t, "bad "+filepath.Base(t.Name()), "x", ""), "bad.json")
 			run := s.start(map[string]any{"name": "pair", "steps": []any{one, two, map[string]any{
-				"id": "fails", "uses": "file.write", "with": map[string]any{"path": bad, "content": "{"}, "check": []any{map[string]any{"json": map[string]any{}}},
+				"id": "fails", "uses": "file.write", "with": map[string]any{"path": bad, "content": "{"},
+				"check": []any{map[string]any{"json": map[string]any{}}},
 			}}})
 			s.unwinds(t, run)
 			require.Equal(t, []string{"one"}, s.needs(run)["two"])
 		})
 	}
 
-	t.Run("a database that a container writes on a bind volume", func(t *testing.T) { // which the undo of the command does not take back
+	// which the undo of the command does not take back
+	t.Run("a database that a container writes on a bind volume", func(t *testing.T) {
 		db, other := p.database(t, "written", "free"), p.database(t, "source", "free", "paid")
 		want, err := os.ReadFile(other)
 		require.NoError(t, err)
@@ -245,7 +258,8 @@ func TestPairsThatAreOneThing(t *testing.T) {
 		one, two := insertInto(db), execIn(box(t, p.in("written")+":/data").Name, "cat /data/other.db >/data/app.db")
 		one["id"], two["id"] = "one", "two"
 		run := s.start(map[string]any{"name": "written", "steps": []any{one, two, map[string]any{
-			"id": "fails", "uses": "file.write", "with": map[string]any{"path": p.in("written/other"), "content": "{"}, "check": []any{map[string]any{"json": map[string]any{}}},
+			"id": "fails", "uses": "file.write", "with": map[string]any{"path": p.in("written/other"), "content": "{"},
+			"check": []any{map[string]any{"json": map[string]any{}}},
 		}}})
 		parked := s.parked(run.GetID(), "one")
 		require.Equal(t, activities.Drifted, parked.Outcome, "%+v", parked)
@@ -259,7 +273,8 @@ func TestPairsThatAreOneThing(t *testing.T) {
 	})
 }
 
-// unwinds waits for the end of a task whose step fails has failed: all of it is undone, and nobody was asked.
+// unwinds waits for the end of a task whose step fails has failed: all of it is undone, and nobody
+// was asked.
 func (s *stage) unwinds(t *testing.T, run client.WorkflowRun) {
 	t.Helper()
 	_, err := s.end(run)

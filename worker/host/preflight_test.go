@@ -15,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// A task with steps that cannot work is refused as a whole, with every reason, before the first step acts; validating and planning it
-// say the same.
+// A task with steps that cannot work is refused as a whole, with every reason, before the first
+// step acts; validating and planning it say the same.
 func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -34,8 +34,10 @@ func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 		write("fine", map[string]any{"path": in("a"), "content": "x"}),
 		write("outside", map[string]any{"path": "/etc/unwind-test", "content": "${{ steps.fine.outputs.sha256 }}"}),
 		write("link", map[string]any{"path": in("out/x"), "content": "x"}),
-		write("secret", map[string]any{"path": in("b"), "content": "${{ secrets.UNSET }}"}, map[string]any{"command": []string{"rm", "{path}"}}),
-		write("program", map[string]any{"path": in("c"), "content": "x"}, map[string]any{"command": []string{"rm", "{path}"}}),
+		write("secret", map[string]any{"path": in("b"), "content": "${{ secrets.UNSET }}"},
+			map[string]any{"command": []string{"rm", "{path}"}}),
+		write("program", map[string]any{"path": in("c"), "content": "x"},
+			map[string]any{"command": []string{"rm", "{path}"}}),
 		write("made", map[string]any{"path": in("d"), "source": in("a")}),
 		write("nothing", map[string]any{"path": in("e"), "source": in("z")}),
 		write("later", map[string]any{"path": "${{ steps.fine.outputs.path }}", "content": "x"}),
@@ -43,7 +45,8 @@ func TestATaskThatCannotWorkTouchesNothing(t *testing.T) {
 	const program = `check[0].command: this worker does not allow "rm" in a check; checkCommands in its config allows jq`
 	want := map[string]string{
 		"outside": fmt.Sprintf(`path: "/etc/unwind-test" is outside the allowed roots; this worker allows %s`, root),
-		"link":    fmt.Sprintf(`path: %q is outside the allowed roots: the symlink %s leads to /etc/x; this worker allows %s`, in("out/x"), in("out"), root),
+		"link": fmt.Sprintf(`path: %q is outside the allowed roots: the symlink %s leads to /etc/x; this worker allows %s`,
+			in("out/x"), in("out"), root),
 		"secret":  "secrets.UNSET: the worker's environment has no UNWIND_TEST_UNSET\n" + program,
 		"program": program,
 		"nothing": fmt.Sprintf("source: %s does not exist", in("z")),

@@ -14,8 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// purposes are what steps on this host were for, within a window: a file for each in a folder of the state folder, named by the purpose and
-// the step's token. Nothing is locked: who begins writes a note before it looks for others, so of two that begin at once both are asked about.
+// purposes are what steps on this host were for, within a window: a file for each in a folder of
+// the state folder, named by the purpose and the step's token. Nothing is locked: who begins writes
+// a note before it looks for others, so of two that begin at once both are asked about.
 type purposes struct {
 	dir    string
 	window time.Duration
@@ -49,7 +50,8 @@ func prefixOf(purpose activities.Digest) string {
 }
 
 // Begin implements activities.Purposes.
-func (p purposes) Begin(purpose activities.Digest, d activities.Deed) (earlier *activities.Deed, isNew bool, err error) {
+func (p purposes) Begin(purpose activities.Digest, d activities.Deed) (earlier *activities.Deed, isNew bool,
+	err error) {
 	path, err := p.path(purpose, d.Token)
 	if err != nil {
 		return nil, false, err
@@ -164,7 +166,8 @@ func readNoted(path string) (n noted, err error) {
 		return n, err
 	}
 	if err := json.Unmarshal(content, &n); err != nil {
-		return n, activities.Errorf(activities.DamagedRecord, "%s, which says what a step was for, is damaged (%v): see what was done lately, then remove it", path, err)
+		return n, activities.Errorf(activities.DamagedRecord,
+			"%s, which says what a step was for, is damaged (%v): see what was done lately, then remove it", path, err)
 	}
 	return n, nil
 }

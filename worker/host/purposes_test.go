@@ -35,7 +35,8 @@ func newPaying(t *testing.T) paying {
 
 // payment is a step that makes a payment intent.
 func payment(id string, amount int, words string) map[string]any {
-	return map[string]any{"id": id, "uses": "stripe.payment_intent.create", "with": map[string]any{"amount": amount, "currency": "eur", "description": words}}
+	return map[string]any{"id": id, "uses": "stripe.payment_intent.create",
+		"with": map[string]any{"amount": amount, "currency": "eur", "description": words}}
 }
 
 // open opens a session of an agent.
@@ -43,7 +44,8 @@ func (p paying) open(id, agent string) session.Session {
 	p.Helper()
 	raw, err := json.Marshal(map[string]any{"name": "pay", "agent": agent, "session": map[string]any{}, "steps": []any{}})
 	require.NoError(p, err)
-	s, _, err := session.Open(p.Context(), p.Client, session.Options{ID: p.Name() + "-" + id, Queue: p.Name(), Agent: agent}, raw)
+	s, _, err := session.Open(p.Context(), p.Client,
+		session.Options{ID: p.Name() + "-" + id, Queue: p.Name(), Agent: agent}, raw)
 	require.NoError(p, err)
 	return s
 }
@@ -64,13 +66,15 @@ func (p paying) pay(s session.Session, step map[string]any) *protocol.GateView {
 
 func (p paying) decide(id, signal string, g protocol.GateView) {
 	p.Helper()
-	require.NoError(p, p.Client.SignalWorkflow(p.Context(), id, "", signal, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}))
+	require.NoError(p,
+		p.Client.SignalWorkflow(p.Context(), id, "", signal, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}))
 }
 
 // payments are how many payment intents there are that were not canceled.
 func (p paying) payments() int { return len(p.account.Live()) }
 
-// An agent that pays for the same a second time, in another session or task and in other words, waits for a person who is shown the first one.
+// An agent that pays for the same a second time, in another session or task and in other words,
+// waits for a person who is shown the first one.
 func TestTheSamePurposeInAnotherTaskIsAsked(t *testing.T) {
 	p := newPaying(t)
 	first := p.open("first", "bot")
@@ -90,7 +94,8 @@ func TestTheSamePurposeInAnotherTaskIsAsked(t *testing.T) {
 	require.Nil(t, p.pay(p.open("other", "another bot"), payment("charge", 500, "order 7")), "another agent")
 	require.Nil(t, p.pay(p.open("more", "bot"), payment("charge", 501, "order 7")), "another amount")
 
-	// A task file that a person has written is no other: gate: none was said of the payment, and not of a second one.
+	// A task file that a person has written is no other: gate: none was said of the payment, and not
+	// of a second one.
 	step := payment("monthly", 500, "order no. 7")
 	step["gate"] = "none"
 	file := p.start(map[string]any{"name": "a file", "agent": "bot", "steps": []any{step}})

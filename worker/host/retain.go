@@ -29,17 +29,19 @@ const (
 // lag is how far lists of workflows and the clocks of others may be behind.
 const lag = 5 * time.Second
 
-// orphaned counts, by world, the open records of this host whose workflow is gone; abandoned those that were given up.
+// orphaned counts, by world, the open records of this host whose workflow is gone; abandoned those
+// that were given up.
 const (
 	orphaned  = "unwind_orphan_records"
 	abandoned = "unwind_abandoned_records"
 )
 
-// retain is one round over the journals of this host: it marks records whose task has committed, and releases and later
-// forgets expired ones. Records that are open or in use stay.
+// retain is one round over the journals of this host: it marks records whose task has committed,
+// and releases and later forgets expired ones. Records that are open or in use stay.
 func (b builtin) retain(ctx context.Context, _ protocol.RetainRequest) (protocol.RetentionResult, error) {
 	defer activities.Beat(ctx)() // a journal with many records takes long to list
-	// A rollback that began after this moment must find its records: lists lag by seconds, clocks a little.
+	// A rollback that began after this moment must find its records: lists lag by seconds, clocks a
+	// little.
 	now := time.Now().Add(-lag)
 	busy, err := b.server.Busy(ctx)
 	if err != nil {
@@ -69,15 +71,17 @@ type ownerState struct {
 	recovery.Run
 	// gone: the server does not know it any more.
 	gone bool
-	// needed: its ledger is being worked on, or has to be; otherwise over is when it ended, by itself or recovered.
+	// needed: its ledger is being worked on, or has to be; otherwise over is when it ended, by itself
+	// or recovered.
 	needed bool
 	over   time.Time
-	// doubtful: the run is gone but its workflow ID exists; only a token tells whether the chain is the same.
+	// doubtful: the run is gone but its workflow ID exists; only a token tells whether the chain is
+	// the same.
 	doubtful bool
 }
 
-// retainWorld looks at the journal of one world. An error ends the round; what concerns only this world is reported in the
-// result.
+// retainWorld looks at the journal of one world. An error ends the round; what concerns only this
+// world is reported in the result.
 func (r *round) retainWorld(ctx context.Context, world string, journal activities.Records) error {
 	records, problems, err := journal.Records(ctx)
 	if err != nil {
@@ -115,8 +119,9 @@ func (r *round) retainWorld(ctx context.Context, world string, journal activitie
 	return r.releaseExpired(ctx, world, journal, idle)
 }
 
-// isHeld says that somebody needs the record for an undo after the end of its task. Holds of workflows that are over are ended. One
-// that the server does not know any more keeps the record until its time is over, as what it knew may come back with the history.
+// isHeld says that somebody needs the record for an undo after the end of its task. Holds of
+// workflows that are over are ended. One that the server does not know any more keeps the record
+// until its time is over, as what it knew may come back with the history.
 func (r *round) isHeld(ctx context.Context, world string, journal activities.Records, record activities.Record) bool {
 	for _, holder := range record.Holders {
 		s, err := r.stateOf(ctx, holder)
@@ -131,7 +136,8 @@ func (r *round) isHeld(ctx context.Context, world string, journal activities.Rec
 				name := nameOf(world, record)
 				name.Holder = holder.Workflow
 				r.told.Held = append(r.told.Held, name)
-				r.warn(ctx, "a record that is held by a workflow which the server does not know: it is kept until its time is over", world, record)
+				r.warn(ctx, "a record that is held by a workflow which the server does not know: it is kept until its time is over",
+					world, record)
 			}
 			return true
 		}
@@ -143,10 +149,11 @@ func (r *round) isHeld(ctx context.Context, world string, journal activities.Rec
 	return false
 }
 
-// setExpiry sets until when a record is kept whose task is over. An open record is marked committed: its step is done for
-// good, or left as it is by a person's decision. So is the world if an undo has begun and not ended; that undo is abandoned
-// when its time is over.
-func (r *round) setExpiry(ctx context.Context, world string, journal activities.Records, owner ownerState, record activities.Record) activities.Record {
+// setExpiry sets until when a record is kept whose task is over. An open record is marked
+// committed: its step is done for good, or left as it is by a person's decision. So is the world if
+// an undo has begun and not ended; that undo is abandoned when its time is over.
+func (r *round) setExpiry(ctx context.Context, world string, journal activities.Records, owner ownerState,
+	record activities.Record) activities.Record {
 	until := owner.over.Add(cmp.Or(record.Entry.Keep, activities.DefaultKeep))
 	switch {
 	case owner.gone:
@@ -169,7 +176,8 @@ func (r *round) setExpiry(ctx context.Context, world string, journal activities.
 }
 
 // abandon gives up an undo that nobody will finish.
-func (r *round) abandon(ctx context.Context, world string, journal activities.Records, record activities.Record) activities.Record {
+func (r *round) abandon(ctx context.Context, world string, journal activities.Records,
+	record activities.Record) activities.Record {
 	if err := journal.Abandon(ctx, record.Entry.Token); err != nil {
 		r.problemf("world %s, token %s is not given up: %v", world, record.Entry.Token, err)
 		return record
@@ -185,7 +193,8 @@ func (r *round) abandon(ctx context.Context, world string, journal activities.Re
 
 func nameOf(world string, record activities.Record) protocol.RecordName {
 	return protocol.RecordName{
-		World: world, Token: record.Entry.Token, Workflow: record.Owner.Workflow, Step: record.Entry.Step, Since: record.Since,
+		World: world, Token: record.Entry.Token, Workflow: record.Owner.Workflow, Step: record.Entry.Step,
+		Since: record.Since,
 	}
 }
 
@@ -195,9 +204,11 @@ func (r *round) warn(ctx context.Context, what, world string, record activities.
 }
 
 // releaseExpired releases and forgets what the policy chooses.
-func (r *round) releaseExpired(ctx context.Context, world string, journal activities.Records, idle []activities.Record) error {
+func (r *round) releaseExpired(ctx context.Context, world string, journal activities.Records,
+	idle []activities.Record) error {
 	p := r.config.Retention
-	release, forget := retention.Choose(idle, retention.Policy{Versions: p.Versions, Checkpoints: p.Checkpoints, Bytes: p.Bytes, Audit: p.Audit}, r.now)
+	release, forget := retention.Choose(idle,
+		retention.Policy{Versions: p.Versions, Checkpoints: p.Checkpoints, Bytes: p.Bytes, Audit: p.Audit}, r.now)
 	if len(release) > 0 { // a rollback may have begun meanwhile
 		busy, err := r.server.Busy(ctx)
 		if err != nil {

@@ -44,16 +44,19 @@ func (f files) write(keep time.Duration, more ...any) map[string]any {
 	steps := []any{}
 	for _, name := range []string{"one", "two"} {
 		steps = append(steps, map[string]any{
-			"id": name, "uses": "file.write", "needs": []string{}, "with": map[string]any{"path": filepath.Join(f.root, name), "content": "written"},
+			"id": name, "uses": "file.write", "needs": []string{},
+			"with": map[string]any{"path": filepath.Join(f.root, name), "content": "written"},
 		})
 	}
-	return map[string]any{"name": "write", "keep": fmt.Sprintf("%dms", keep.Milliseconds()), "steps": append(steps, more...)}
+	return map[string]any{"name": "write", "keep": fmt.Sprintf("%dms", keep.Milliseconds()),
+		"steps": append(steps, more...)}
 }
 
 // atGate is a step that waits for a person.
 func (f files) atGate() map[string]any {
 	return map[string]any{
-		"id": "three", "uses": "file.write", "gate": "ask", "with": map[string]any{"path": filepath.Join(f.root, "three"), "content": "written"},
+		"id": "three", "uses": "file.write", "gate": "ask",
+		"with": map[string]any{"path": filepath.Join(f.root, "three"), "content": "written"},
 	}
 }
 
@@ -119,13 +122,15 @@ func TestMoreThanIsKeptIsReleasedBeforeItsTime(t *testing.T) {
 		"versions":     {host.RetentionConfig{Versions: 2}, false, []activities.RecordState{released, committed, committed}},
 		"bytes":        {host.RetentionConfig{Bytes: 1}, false, []activities.RecordState{released, released, released}},
 		"neither more": {host.RetentionConfig{}, false, []activities.RecordState{committed, committed, committed}},
-		"pinned":       {host.RetentionConfig{Versions: 1, Bytes: 1}, true, []activities.RecordState{committed, committed, committed}},
+		"pinned": {host.RetentionConfig{Versions: 1, Bytes: 1}, true,
+			[]activities.RecordState{committed, committed, committed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFiles(t, c.keeps, nil)
 			for _, content := range []string{"first", "second", "third"} {
 				task := f.start(map[string]any{"name": "write", "keep": "1h", "pinned": c.pinned, "steps": []any{map[string]any{
-					"id": content, "uses": "file.write", "with": map[string]any{"path": filepath.Join(f.root, "one"), "content": content},
+					"id": content, "uses": "file.write",
+					"with": map[string]any{"path": filepath.Join(f.root, "one"), "content": content},
 				}}})
 				require.Equal(t, compensations.Committed, f.report(task.GetID()).Status)
 			}
@@ -164,7 +169,8 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	// Other tests' tasks on the same server count too.
 	require.Eventually(t, func() bool { return tasks("unwind_tasks_at_gates") > 0 }, waitFor, tick, "visibility follows")
 	_, err := f.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		ID: "owes-" + task.GetID(), TaskQueue: "nobody", TypedSearchAttributes: temporal.NewSearchAttributes(protocol.AttributeFailing.ValueSet("commit")),
+		ID: "owes-" + task.GetID(), TaskQueue: "nobody",
+		TypedSearchAttributes: temporal.NewSearchAttributes(protocol.AttributeFailing.ValueSet("commit")),
 	}, protocol.AgentTaskType)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return tasks("unwind_tasks_failing") > 0 }, waitFor, tick, "a commit that is owed")
@@ -172,7 +178,8 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(f.root, "two"), []byte("somebody else's"), 0o600))
 	require.NoError(t, f.Client.CancelWorkflow(t.Context(), task.GetID(), ""))
 	f.parked(task.GetID(), "two")
-	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) && tasks("unwind_tasks_parked") > 0 }, waitFor, tick, "it is counted")
+	require.Eventually(t, func() bool { return parkedOnce.MatchString(f.metrics()) && tasks("unwind_tasks_parked") > 0 },
+		waitFor, tick, "it is counted")
 	require.Eventually(t, func() bool { return !slices.Contains(f.states(), open) }, waitFor, tick)
 	left := f.states()
 	require.Equal(t, protocol.RetentionResult{}, f.retain())
@@ -193,7 +200,8 @@ func TestWhatALiveLedgerNeedsIsNeverReleased(t *testing.T) {
 	f.force(recovering.WorkflowID, parked)
 	require.Equal(t, compensations.Unwound, f.report(recovering.WorkflowID).Status)
 	var all int
-	require.Eventually(t, func() bool { all += f.retain().Released; return all >= 2 }, waitFor, tick, "it is recovered: nobody needs it")
+	require.Eventually(t, func() bool { all += f.retain().Released; return all >= 2 }, waitFor, tick,
+		"it is recovered: nobody needs it")
 	require.Equal(t, []activities.RecordState{released, released, released}, f.states())
 	require.NoFileExists(t, filepath.Join(f.root, "one"))
 	require.NoFileExists(t, filepath.Join(f.root, "two"))
@@ -225,7 +233,8 @@ func TestARollbackThatWaitsForAPersonKeepsItsRecords(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(f.root, "one"))
 	require.NoFileExists(t, filepath.Join(f.root, "two"))
 	var all int
-	require.Eventually(t, func() bool { all += f.retain().Released; return all >= 2 }, waitFor, 50*time.Millisecond, "a redo is over, too")
+	require.Eventually(t, func() bool { all += f.retain().Released; return all >= 2 }, waitFor, 50*time.Millisecond,
+		"a redo is over, too")
 	require.Equal(t, []activities.RecordState{released, released}, f.states())
 }
 
@@ -235,16 +244,19 @@ func TestAnOpenRecordWhoseWorkflowIsGoneIsToldAndKept(t *testing.T) {
 	f := newFiles(t, host.RetentionConfig{Bytes: 1}, m)
 	task := f.start(f.write(time.Millisecond, f.atGate()))
 	require.Eventually(t, func() bool { return len(f.stateOf(task.GetID()).Gates) == 1 }, waitFor, tick)
-	_, err := f.Client.WorkflowService().DeleteWorkflowExecution(t.Context(), &workflowservice.DeleteWorkflowExecutionRequest{
-		Namespace: f.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
-	})
+	_, err := f.Client.WorkflowService().DeleteWorkflowExecution(t.Context(),
+		&workflowservice.DeleteWorkflowExecutionRequest{
+			Namespace:         f.Namespace,
+			WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
+		})
 	require.NoError(t, err)
 	var told protocol.RetentionResult
 	require.Eventually(t, func() bool { told = f.retain(); return len(told.Orphans) > 0 }, waitFor, tick)
 	steps := map[string]bool{}
 	for _, o := range told.Orphans {
 		require.Equal(t, protocol.RecordName{
-			World: "file", Token: activities.NewToken(task.GetRunID(), o.Step, 1), Workflow: task.GetID(), Step: o.Step, Since: o.Since,
+			World: "file", Token: activities.NewToken(task.GetRunID(), o.Step, 1), Workflow: task.GetID(), Step: o.Step,
+			Since: o.Since,
 		}, o)
 		require.WithinDuration(t, time.Now(), o.Since, time.Minute)
 		steps[o.Step] = true
@@ -308,6 +320,7 @@ func TestWhatAPersonHasLeftAsItWasIsGivenUpWhenItsWindowIsOver(t *testing.T) {
 		require.Equal(t, content, string(raw))
 	}
 	require.Eventually(t, func() bool {
-		return regexp.MustCompile(`(?m)^unwind_abandoned_records(_total)?\{[^}]*world="file"[^}]*\} 2$`).MatchString(f.metrics())
+		return regexp.MustCompile(`(?m)^unwind_abandoned_records(_total)?\{[^}]*world="file"[^}]*\} 2$`).MatchString(
+			f.metrics())
 	}, waitFor, tick)
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// How often the schedules start their workflows. A worker of a version with other intervals changes them.
+// How often the schedules start their workflows. A worker of a version with other intervals changes
+// them.
 const (
 	sweepEvery  = 5 * time.Minute
 	retainEvery = 10 * time.Minute
@@ -23,13 +24,16 @@ const (
 // catchUp is how late a start may come after the server was down: the next one does the same work.
 const catchUp = time.Minute
 
-// SweepSchedule is the ID of the Schedule that recovers dead runs on a shared queue: "unwind-sweep" for the default one.
+// SweepSchedule is the ID of the Schedule that recovers dead runs on a shared queue: "unwind-sweep"
+// for the default one.
 func SweepSchedule(queue string) string { return queue + "-sweep" }
 
-// RetainSchedule is the ID of the Schedule that releases records on a host: "unwind-retain-HOST" for the default queue.
+// RetainSchedule is the ID of the Schedule that releases records on a host: "unwind-retain-HOST"
+// for the default queue.
 func RetainSchedule(queue, host string) string { return queue + "-retain-" + host }
 
-// ensureSchedules makes sure that dead runs are recovered and expired records released automatically.
+// ensureSchedules makes sure that dead runs are recovered and expired records released
+// automatically.
 func ensureSchedules(ctx context.Context, c client.Client, config Config) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -39,7 +43,9 @@ func ensureSchedules(ctx context.Context, c client.Client, config Config) error 
 			protocol.RetainRequest{Queue: task.HostQueue(config.Queue, config.Host)}),
 	} {
 		if err := ensureSchedule(ctx, c.ScheduleClient(), s); err != nil {
-			return fmt.Errorf("schedule %s: %w; if this worker may not create schedules, set schedules to %q and let an operator create them", s.ID, err, off)
+			return fmt.Errorf(
+				"schedule %s: %w; if this worker may not create schedules, set schedules to %q and let an operator create them",
+				s.ID, err, off)
 		}
 	}
 	return nil
@@ -55,7 +61,8 @@ func scheduleOptions(id string, every time.Duration, queue, workflowType string,
 	}
 }
 
-// ensureSchedule creates a schedule, or sets the interval of an existing one, which stays paused if it is.
+// ensureSchedule creates a schedule, or sets the interval of an existing one, which stays paused if
+// it is.
 func ensureSchedule(ctx context.Context, c client.ScheduleClient, want client.ScheduleOptions) error {
 	_, err := c.Create(ctx, want)
 	if !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {

@@ -88,5 +88,6 @@ func TestRetentionSchedulesOfHostsThatAreGoneAreRemoved(t *testing.T) {
 		return dropped
 	}
 	require.Empty(t, drop(time.Hour), "it may come back")
-	require.Equal(t, []string{host.RetainSchedule(t.Name(), "gone")}, drop(0), "a worker serves build-1, and an operator has paused the other")
+	require.Equal(t, []string{host.RetainSchedule(t.Name(), "gone")}, drop(0),
+		"a worker serves build-1, and an operator has paused the other")
 }

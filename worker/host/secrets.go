@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// taskSecrets are the secrets of a worker as its tasks get them: all but its own, each for the actions that the config says.
+// taskSecrets are the secrets of a worker as its tasks get them: all but its own, each for the
+// actions that the config says.
 type taskSecrets struct{ config Config }
 
 // Secret implements activities.SecretSource.
@@ -20,13 +21,15 @@ func (t taskSecrets) Secret(name, action string) (string, error) {
 	if _, known := c.Secrets[name]; !known || slices.Contains(c.ownSecrets(), name) {
 		return "", fmt.Errorf("this worker's config allows tasks %s", listNames(c.TaskSecrets()))
 	}
-	if only, limited := c.SecretActions[name]; limited && !slices.ContainsFunc(only, func(pattern string) bool { return matchesAction(pattern, action) }) {
+	if only, limited := c.SecretActions[name]; limited &&
+		!slices.ContainsFunc(only, func(pattern string) bool { return matchesAction(pattern, action) }) {
 		return "", fmt.Errorf("this worker's config allows it to %s, and not to %s", strings.Join(only, ", "), action)
 	}
 	return secrets(c.Secrets).read(name)
 }
 
-// Values implements activities.SecretSource. One that cannot be read now is reported to whoever uses it.
+// Values implements activities.SecretSource. One that cannot be read now is reported to whoever
+// uses it.
 func (t taskSecrets) Values() []string {
 	var values []string
 	for name := range t.config.Secrets {
@@ -51,7 +54,8 @@ func (c Config) ownSecrets() []string {
 	}{c.Worlds, c.Webhook})
 }
 
-// TaskSecrets are the names of the secrets that tasks may refer to; not nil, which would mean "not known".
+// TaskSecrets are the names of the secrets that tasks may refer to; not nil, which would mean "not
+// known".
 func (c Config) TaskSecrets() []string {
 	names := append([]string{}, slices.Sorted(maps.Keys(c.Secrets))...)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(c.ownSecrets(), name) })
@@ -105,16 +109,18 @@ func (w workerSecrets) ReadShared(name string) (string, error) {
 // IsOwn implements activities.WorkerSecrets.
 func (w workerSecrets) IsOwn(name string) bool {
 	source, known := w.config.Secrets[name]
-	return known && slices.ContainsFunc(w.config.ownSecrets(), func(own string) bool { return w.config.Secrets[own] == source })
+	return known &&
+		slices.ContainsFunc(w.config.ownSecrets(), func(own string) bool { return w.config.Secrets[own] == source })
 }
 
 // IsOwnVariable implements activities.WorkerSecrets.
 func (w workerSecrets) IsOwnVariable(variable string) bool {
-	return slices.ContainsFunc(w.config.ownSecrets(), func(own string) bool { return w.config.Secrets[own] == "env:"+variable })
+	return slices.ContainsFunc(w.config.ownSecrets(),
+		func(own string) bool { return w.config.Secrets[own] == "env:"+variable })
 }
 
-// hiddenPaths are what the worker reads and what its tasks start must not: its journals, its config, the files of its secrets, and
-// what it connects to Temporal with.
+// hiddenPaths are what the worker reads and what its tasks start must not: its journals, its
+// config, the files of its secrets, and what it connects to Temporal with.
 func (c Config) hiddenPaths() []string {
 	hidden := []string{c.State, "/run/secrets"}
 	if c.file != "" {

@@ -23,7 +23,8 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 	root := t.TempDir()
 	f := files{serve(t, host.Config{
 		Worlds: []activities.Settings{
-			&file.Settings{Roots: []string{root}}, &stripe.Settings{Key: "OWN"}}, Secrets: map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS", "LIMITED": "env:LIMITED"},
+			&file.Settings{Roots: []string{root}}, &stripe.Settings{Key: "OWN"}},
+		Secrets:       map[string]string{"OWN": "env:OWN", "TASKS": "env:TASKS", "LIMITED": "env:LIMITED"},
 		SecretActions: map[string][]string{"LIMITED": {"container.*", "file.delete"}},
 	}, host.Options{}), root}
 	file := filepath.Join(root, "out")

@@ -60,14 +60,16 @@ func (s *stage) start(document any) client.WorkflowRun {
 
 // call runs a workflow and reads its result.
 func call[T any](s *stage, workflowType string, args ...any) (result T) {
-	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, workflowType, args...)
+	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, workflowType,
+		args...)
 	require.NoError(s, err)
 	require.NoError(s, run.Get(s.Context(), &result))
 	return result
 }
 
 func (s *stage) retain() protocol.RetentionResult {
-	return call[protocol.RetentionResult](s, protocol.RetainType, protocol.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
+	return call[protocol.RetentionResult](s, protocol.RetainType,
+		protocol.RetainRequest{Queue: task.HostQueue(s.Name(), "build-1")})
 }
 
 // report waits for the report that a workflow completes with.
@@ -78,7 +80,8 @@ func (s *stage) report(id string) (report compensations.Report) {
 	return report
 }
 
-// end waits for the end of a task, for as long as its history grows: a large one takes minutes on a busy machine.
+// end waits for the end of a task, for as long as its history grows: a large one takes minutes on a
+// busy machine.
 func (s *stage) end(run client.WorkflowRun) (report compensations.Report, err error) {
 	type progress struct {
 		run    string

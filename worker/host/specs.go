@@ -11,8 +11,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Specs are the actions of the worlds that a config opens, or with nil of all built-in worlds, without opening any of them:
-// to check or document a task without a worker. The program must have called [Hooks] first.
+// Specs are the actions of the worlds that a config opens, or with nil of all built-in worlds,
+// without opening any of them: to check or document a task without a worker. The program must have
+// called [Hooks] first.
 func Specs(c *Config) ([]activities.Spec, error) {
 	var scratch Config // a Spec depends on no limit
 	for _, k := range Kinds {
@@ -28,9 +29,11 @@ func Specs(c *Config) ([]activities.Spec, error) {
 	return activities.NewRegistry(worlds...).Specs(), nil
 }
 
-// Validate looks at the steps of a task as a worker with this config would, on this machine, and makes nothing. The task was compiled
-// against the config; own are worlds besides those of the config.
-func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...activities.World) (protocol.Validation, error) {
+// Validate looks at the steps of a task as a worker with this config would, on this machine, and
+// makes nothing. The task was compiled against the config; own are worlds besides those of the
+// config.
+func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...activities.World) (protocol.Validation,
+	error) {
 	v := protocol.Validation{Name: compiled.Name, Steps: len(compiled.Steps)}
 	c, err := c.WithEnvironment(os.LookupEnv).WithDefaults()
 	if err == nil {

@@ -28,7 +28,8 @@ func TestSpecsOfAllWorldsWithNothingOpenedAndNothingLeft(t *testing.T) {
 	specs, err := host.Specs(nil)
 	require.NoError(t, err)
 	for _, world := range host.WorldNames() {
-		require.True(t, slices.ContainsFunc(specs, func(s activities.Spec) bool { return activities.WorldOf(s.Name) == world }), world)
+		require.True(t,
+			slices.ContainsFunc(specs, func(s activities.Spec) bool { return activities.WorldOf(s.Name) == world }), world)
 	}
 	left, err := os.ReadDir(folder)
 	require.NoError(t, err)

@@ -33,7 +33,8 @@ func (slow) Plan(context.Context, activities.Entry, activities.Step) (activities
 	return activities.Change{}, nil
 }
 
-func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	call := <-a.calls
 	a.calls <- call + 1
 	if call > 0 {
@@ -83,7 +84,8 @@ func TestAWorkerThatStopsCostsALongStepNoAttempt(t *testing.T) {
 	a.calls <- 0
 	stop := process(t, a, nil)
 	c := servertest.Client(t)
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: t.Name(), TaskQueue: t.Name()}, protocol.AgentTaskType,
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: t.Name(), TaskQueue: t.Name()},
+		protocol.AgentTaskType,
 		json.RawMessage(`{"name": "take long", "steps": [{"id": "long", "uses": "slow.work", "retry": {"attempts": 1}}]}`))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
@@ -99,7 +101,8 @@ func TestAWorkerThatStopsCostsALongStepNoAttempt(t *testing.T) {
 	require.NoError(t, run.Get(t.Context(), &report))
 	require.Equal(t, 2, <-a.calls)
 	var failed []string
-	history := c.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := c.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for history.HasNext() {
 		event, err := history.Next()
 		require.NoError(t, err)

@@ -43,9 +43,12 @@ terraform:
 	settings.SecretEnvironment = map[string]string{"A": "STRIPE", "B": "ALSO_STRIPE", "C": "NOBODY", "TF_VAR_x": "CLOUD"}
 	err = c.Validate()
 	for _, problem := range []string{
-		"terraform.environment: STRIPE_KEY holds a secret of the worker itself", "terraform.environment: TF_LOG changes how Terraform works",
-		"terraform.secretEnvironment.A: STRIPE is a secret of the worker itself", "terraform.secretEnvironment.B: ALSO_STRIPE is a secret of the worker itself",
-		`terraform.secretEnvironment.C: "NOBODY" is not one of secrets`, "terraform.secretEnvironment.TF_VAR_x: TF_VAR_x changes how Terraform works",
+		"terraform.environment: STRIPE_KEY holds a secret of the worker itself",
+		"terraform.environment: TF_LOG changes how Terraform works",
+		"terraform.secretEnvironment.A: STRIPE is a secret of the worker itself",
+		"terraform.secretEnvironment.B: ALSO_STRIPE is a secret of the worker itself",
+		`terraform.secretEnvironment.C: "NOBODY" is not one of secrets`,
+		"terraform.secretEnvironment.TF_VAR_x: TF_VAR_x changes how Terraform works",
 	} {
 		require.ErrorContains(t, err, problem)
 	}

@@ -21,8 +21,8 @@ const (
 	sweepPage     = 200
 )
 
-// sweep starts the recovery of every run on this worker's queue that ended without unwinding, and clears every plan that was ended
-// before it had done so itself.
+// sweep starts the recovery of every run on this worker's queue that ended without unwinding, and
+// clears every plan that was ended before it had done so itself.
 func (b builtin) sweep(ctx context.Context) (protocol.SweepResult, error) {
 	defer activities.Beat(ctx)()
 	swept := protocol.SweepResult{Problems: map[string]string{}}
@@ -47,7 +47,8 @@ func (b builtin) sweep(ctx context.Context) (protocol.SweepResult, error) {
 	}
 }
 
-// tidySchedules removes the schedules of hosts that are gone, unless schedules are left to an operator.
+// tidySchedules removes the schedules of hosts that are gone, unless schedules are left to an
+// operator.
 func (b builtin) tidySchedules(ctx context.Context, swept *protocol.SweepResult) {
 	if b.config.Schedules == off {
 		return
@@ -58,13 +59,18 @@ func (b builtin) tidySchedules(ctx context.Context, swept *protocol.SweepResult)
 	}
 }
 
-// deadQuery lists runs that may be dead, of tasks and of plans. Runs continued as new are not: they go on in another run.
+// deadQuery lists runs that may be dead, of tasks and of plans. Runs continued as new are not: they
+// go on in another run.
 func deadQuery(queue string) string {
-	return fmt.Sprintf("ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled') AND %s = 'open' AND WorkflowType IN ('%s') AND TaskQueue = '%s'",
-		protocol.AttributeStatus.GetName(), strings.Join(append(slices.Clone(recovery.Types), protocol.PlanTaskType), "', '"), strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
+	return fmt.Sprintf(
+		"ExecutionStatus IN ('Terminated', 'TimedOut', 'Failed', 'Canceled') AND %s = 'open' AND WorkflowType IN ('%s') "+
+			"AND TaskQueue = '%s'",
+		protocol.AttributeStatus.GetName(), strings.Join(append(slices.Clone(recovery.Types), protocol.PlanTaskType), "', '"),
+		strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(queue))
 }
 
-// settle starts what one run needs. An error ends the sweep; what concerns only this run is reported in swept.
+// settle starts what one run needs. An error ends the sweep; what concerns only this run is
+// reported in swept.
 func (b builtin) settle(ctx context.Context, e *workflowpb.WorkflowExecutionInfo, swept *protocol.SweepResult) error {
 	id, runID := e.GetExecution().GetWorkflowId(), e.GetExecution().GetRunId()
 	start, started := b.startRecovery, &swept.Recovering
@@ -88,9 +94,10 @@ func (b builtin) startRecovery(ctx context.Context, id, runID string) (recovery.
 	if err != nil {
 		return dead, err
 	}
-	// A run that another version wrote is left to a worker of that version. A run that cannot be read gets one recovery,
-	// which fails and reports it; that recovery gets none.
-	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil && dead.Type == protocol.RecoverType {
+	// A run that another version wrote is left to a worker of that version. A run that cannot be read
+	// gets one recovery, which fails and reports it; that recovery gets none.
+	if err := b.server.Readable(ctx, dead, b.converter); recovery.WhyOf(err) == recovery.OtherVersion || err != nil &&
+		dead.Type == protocol.RecoverType {
 		return dead, err
 	}
 	return b.server.Recover(ctx, dead, "the sweep on host "+b.config.Host)
@@ -107,7 +114,8 @@ func (b builtin) startClearing(ctx context.Context, id, runID string) (recovery.
 	return b.server.ClearPlan(ctx, plan)
 }
 
-// isProblem reports whether somebody has to act; otherwise somebody else was faster, or the list lags.
+// isProblem reports whether somebody has to act; otherwise somebody else was faster, or the list
+// lags.
 func isProblem(why recovery.Why) bool {
 	switch why {
 	case "", recovery.Foreign, recovery.OtherVersion, recovery.Gone, recovery.Unreadable, recovery.TooLarge:

@@ -24,7 +24,8 @@ import (
 // endless is an action that goes on until its workflow is gone.
 type endless struct{ slow }
 
-func (e endless) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result, error) {
+func (e endless) Apply(ctx context.Context, _ activities.Entry, _ activities.Step,
+	_ activities.Digest) (activities.Result, error) {
 	e.calls <- 1
 	<-ctx.Done()
 	return activities.Result{}, ctx.Err()
@@ -94,7 +95,8 @@ func TestSweepsAtOnceAndAgainRecoverEachTaskOnce(t *testing.T) {
 	for _, id := range recoveries {
 		require.Equal(t, compensations.Unwound, s.report(id).Status)
 	}
-	require.Equal(t, protocol.SweepResult{}, call[protocol.SweepResult](s, protocol.SweepType), "what is recovered is dead, and left alone")
+	require.Equal(t, protocol.SweepResult{}, call[protocol.SweepResult](s, protocol.SweepType),
+		"what is recovered is dead, and left alone")
 }
 
 func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
@@ -105,11 +107,13 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	c, err := client.Dial(options)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	// Its first run hands the second something that the workers of the queue cannot read: there it stays.
+	// Its first run hands the second something that the workers of the queue cannot read: there it
+	// stays.
 	first := worker.New(c, t.Name()+"-first", worker.Options{})
 	first.RegisterWorkflowWithOptions(func(ctx workflow.Context, document json.RawMessage) error {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, t.Name())
-		return workflow.NewContinueAsNewError(ctx, protocol.AgentTaskType, document, protocol.Carry{Version: protocol.CarryVersion})
+		return workflow.NewContinueAsNewError(ctx, protocol.AgentTaskType, document,
+			protocol.Carry{Version: protocol.CarryVersion})
 	}, workflow.RegisterOptions{Name: protocol.AgentTaskType})
 	require.NoError(t, first.Start())
 	t.Cleanup(first.Stop)
@@ -127,7 +131,8 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	require.Eventually(t, func() bool { // visibility follows
 		return slices.Equal([]string{only}, call[protocol.SweepResult](s, protocol.SweepType).Recovering)
 	}, waitFor, tick)
-	require.ErrorContains(t, s.Client.GetWorkflow(t.Context(), only, "").Get(t.Context(), nil), "what it was handed by the run before it")
+	require.ErrorContains(t, s.Client.GetWorkflow(t.Context(), only, "").Get(t.Context(), nil),
+		"what it was handed by the run before it")
 	var swept protocol.SweepResult
 	require.Eventually(t, func() bool {
 		swept = call[protocol.SweepResult](s, protocol.SweepType)

@@ -12,9 +12,10 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// nameTouched names what a step touches, and returns the size of the names. What cannot be named now is in the order that the task
-// file gives it.
-func (b builtin) nameTouched(ctx context.Context, names canonical.Names, s protocol.PreflightStep) (t activities.Touched, size int) {
+// nameTouched names what a step touches, and returns the size of the names. What cannot be named
+// now is in the order that the task file gives it.
+func (b builtin) nameTouched(ctx context.Context, names canonical.Names,
+	s protocol.PreflightStep) (t activities.Touched, size int) {
 	ctx, cancel := context.WithTimeout(ctx, stepLook)
 	defer cancel()
 	t.Step = s.Step.ID
@@ -43,8 +44,9 @@ func (b builtin) nameTouched(ctx context.Context, names canonical.Names, s proto
 	return t, size
 }
 
-// nameAdded names what steps touch that are added to a task, if this host runs them, and lists those whose hosts are to be asked. It changes
-// nothing, so that it may fail: the steps are then in the order that their parameters give them.
+// nameAdded names what steps touch that are added to a task, if this host runs them, and lists
+// those whose hosts are to be asked. It changes nothing, so that it may fail: the steps are then in
+// the order that their parameters give them.
 func (b builtin) nameAdded(ctx context.Context, compiled *task.Compiled) {
 	names, err := canonical.ReadMounts()
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/session"
 )
 
-// Steps that call one thing by two names run one after the other although their task says that they need nothing, and their undos do not
-// take each other for somebody else.
+// Steps that call one thing by two names run one after the other although their task says that they
+// need nothing, and their undos do not take each other for somebody else.
 func TestStepsOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 	t.Parallel()
 	base, err := filepath.EvalSymlinks(t.TempDir())
@@ -38,16 +38,19 @@ func TestStepsOnOneThingAreOrderedWhateverTheyCallIt(t *testing.T) {
 	s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{link}}}}, host.Options{})
 
 	write := func(id, path string) map[string]any {
-		return map[string]any{"id": id, "uses": "file.write", "needs": []string{}, "with": map[string]any{"path": path, "content": id}}
+		return map[string]any{"id": id, "uses": "file.write", "needs": []string{},
+			"with": map[string]any{"path": path, "content": id}}
 	}
-	pairs := [][2]string{{"file", "through_root"}, {"made", "through_folder"}, {"linked", "through_link"}, {"hard", "harder"}, {"source", "reader"}}
+	pairs := [][2]string{{"file", "through_root"}, {"made", "through_folder"}, {"linked", "through_link"},
+		{"hard", "harder"}, {"source", "reader"}}
 	steps := []any{
 		write("file", in("file")), write("through_root", filepath.Join(link, "file")),
 		write("made", in("folder/new")), write("through_folder", in("alias/new")),
 		write("linked", in("linked")), write("through_link", in("pointer")),
 		write("hard", in("hard")), write("harder", in("harder")),
 		write("source", in("source")),
-		map[string]any{"id": "reader", "uses": "file.write", "needs": []string{}, "with": map[string]any{"path": in("copy"), "source": in("source")}},
+		map[string]any{"id": "reader", "uses": "file.write", "needs": []string{},
+			"with": map[string]any{"path": in("copy"), "source": in("source")}},
 		write("apart", in("apart")),
 		map[string]any{
 			"id": "fails", "uses": "file.write", "with": map[string]any{"path": in("bad.json"), "content": "{"},
@@ -81,13 +84,15 @@ func (s *stage) needs(run client.WorkflowRun) map[string][]string {
 	return needs
 }
 
-// entries returns the entry of each step that was begun, by the history of the last run of a workflow.
+// entries returns the entry of each step that was begun, by the history of the last run of a
+// workflow.
 func (s *stage) entries(id string) map[string]activities.Entry {
 	entries := map[string]activities.Entry{}
 	for _, scheduled := range s.scheduled(id) {
 		var forward activities.Forward
 		if payloads := scheduled.GetInput().GetPayloads(); len(payloads) > 0 &&
-			json.Unmarshal(payloads[0].GetData(), &forward) == nil && forward.Entry.Action == scheduled.GetActivityType().GetName() {
+			json.Unmarshal(payloads[0].GetData(), &forward) == nil &&
+			forward.Entry.Action == scheduled.GetActivityType().GetName() {
 			entries[forward.Entry.Step] = forward.Entry
 		}
 	}
@@ -107,7 +112,8 @@ func (s *stage) scheduled(id string) (all []*historypb.ActivityTaskScheduledEven
 	return all
 }
 
-// Steps of a session, of a redo, and steps whose path another step returns, are named as those of a task file are.
+// Steps of a session, of a redo, and steps whose path another step returns, are named as those of a
+// task file are.
 func TestStepsThatComeLaterAreOrderedWhateverTheyCallIt(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -117,13 +123,16 @@ func TestStepsThatComeLaterAreOrderedWhateverTheyCallIt(t *testing.T) {
 	require.NoError(t, os.Symlink("folder", in("alias")))
 	s := serve(t, host.Config{Worlds: []activities.Settings{&file.Settings{Roots: []string{root}}}}, host.Options{})
 	write := func(id, path string) map[string]any {
-		return map[string]any{"id": id, "uses": "file.write", "needs": []string{}, "with": map[string]any{"path": path, "content": id}}
+		return map[string]any{"id": id, "uses": "file.write", "needs": []string{},
+			"with": map[string]any{"path": path, "content": id}}
 	}
 
 	t.Run("session", func(t *testing.T) {
-		live, _, err := session.Open(t.Context(), s.Client, session.Options{ID: s.Name() + "-session", Queue: s.Name()}, json.RawMessage(`{"name": "live", "session": {}, "steps": []}`))
+		live, _, err := session.Open(t.Context(), s.Client, session.Options{ID: s.Name() + "-session", Queue: s.Name()},
+			json.RawMessage(`{"name": "live", "session": {}, "steps": []}`))
 		require.NoError(t, err)
-		for i, request := range [][]any{{write("one", in("folder/s")), write("two", in("alias/s"))}, {write("three", in("alias/../folder/s"))}} {
+		for i, request := range [][]any{{write("one", in("folder/s")), write("two", in("alias/s"))},
+			{write("three", in("alias/../folder/s"))}} {
 			var steps []json.RawMessage
 			for _, step := range request {
 				raw, err := json.Marshal(step)
@@ -138,7 +147,8 @@ func TestStepsThatComeLaterAreOrderedWhateverTheyCallIt(t *testing.T) {
 		require.Equal(t, []string{"one"}, entries["two"].Needs)
 		require.Contains(t, entries["three"].Needs, "two")
 		for _, scheduled := range s.scheduled(live.ID()) {
-			require.NotEqual(t, protocol.PreflightActivity, scheduled.GetActivityType().GetName(), "the compiler's own host names what it runs")
+			require.NotEqual(t, protocol.PreflightActivity, scheduled.GetActivityType().GetName(),
+				"the compiler's own host names what it runs")
 		}
 		_, err = live.Abort(t.Context(), "end", protocol.AbortRequest{})
 		require.NoError(t, err)

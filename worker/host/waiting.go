@@ -12,8 +12,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// waiting are the gauges of tasks that wait for a person, or for the world. The server is asked at each scrape, so every worker of a namespace tells the
-// same, whoever ran the tasks; a gauge is left out while it cannot be asked.
+// waiting are the gauges of tasks that wait for a person, or for the world. The server is asked at
+// each scrape, so every worker of a namespace tells the same, whoever ran the tasks; a gauge is
+// left out while it cannot be asked.
 type waiting struct {
 	client    client.Client
 	namespace string
@@ -23,10 +24,13 @@ var waitingGauges = []struct {
 	desc  *prometheus.Desc
 	where string
 }{
-	{prometheus.NewDesc("unwind_tasks_at_gates", "Tasks that wait at a gate, in the whole namespace.", nil, nil), protocol.AttributeGate.GetName()},
-	{prometheus.NewDesc("unwind_tasks_parked", "Tasks with an undo or a step that is parked, in the whole namespace.", nil, nil), protocol.AttributeParked.GetName()},
+	{prometheus.NewDesc("unwind_tasks_at_gates", "Tasks that wait at a gate, in the whole namespace.", nil, nil),
+		protocol.AttributeGate.GetName()},
+	{prometheus.NewDesc("unwind_tasks_parked", "Tasks with an undo or a step that is parked, in the whole namespace.", nil,
+		nil), protocol.AttributeParked.GetName()},
 	{
-		prometheus.NewDesc("unwind_tasks_failing", "Tasks in which something fails and is tried on, such as a commit that is owed, in the whole namespace.", nil, nil),
+		prometheus.NewDesc("unwind_tasks_failing",
+			"Tasks in which something fails and is tried on, such as a commit that is owed, in the whole namespace.", nil, nil),
 		protocol.AttributeFailing.GetName(),
 	},
 }

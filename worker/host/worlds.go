@@ -18,13 +18,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 )
 
-// Kinds are the kinds of worlds that a config can open. A program that has others adds them before it calls [Hooks].
+// Kinds are the kinds of worlds that a config can open. A program that has others adds them before
+// it calls [Hooks].
 var Kinds = []activities.Kind{
-	file.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind, mcpserver.Kind,
+	file.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind,
+	mcpserver.Kind,
 }
 
-// Hooks lets the program run a worker: some worlds start the program itself as a supervisor that outlives the worker. Call
-// it first in main and in TestMain: in a supervisor it never returns.
+// Hooks lets the program run a worker: some worlds start the program itself as a supervisor that
+// outlives the worker. Call it first in main and in TestMain: in a supervisor it never returns.
 func Hooks() {
 	for _, k := range Kinds {
 		if k.Attend != nil {
@@ -49,7 +51,8 @@ func (c Config) worldNames() (names []string) {
 	return names
 }
 
-// SettingsOf are the settings of one world, such as *file.Settings; the zero value if the config does not open it.
+// SettingsOf are the settings of one world, such as *file.Settings; the zero value if the config
+// does not open it.
 func SettingsOf[S activities.Settings](c Config) (of S) {
 	for _, s := range c.Worlds {
 		if found, is := s.(S); is {
@@ -59,7 +62,8 @@ func SettingsOf[S activities.Settings](c Config) (of S) {
 	return of
 }
 
-// With is the config with these settings in the place of those of the same world, or besides all others.
+// With is the config with these settings in the place of those of the same world, or besides all
+// others.
 func (c Config) With(s activities.Settings) Config {
 	others := c.Without(s.World())
 	others.Worlds = append(others.Worlds, s)

@@ -20,21 +20,23 @@ const maxAttempts = 1_000_000
 // breakerPatience is how long a forward waits for a circuit breaker before it fails.
 const breakerPatience = time.Hour
 
-// forwardWait is how long a forward stays on the queue of a host before it shows as waiting for that host, where the step does not say.
-// It is then scheduled again, for as long as it takes, and shown again after twice that time, up to maxHostWait.
+// forwardWait is how long a forward stays on the queue of a host before it shows as waiting for
+// that host, where the step does not say. It is then scheduled again, for as long as it takes, and
+// shown again after twice that time, up to maxHostWait.
 const (
 	forwardWait = 10 * time.Minute
 	maxHostWait = time.Hour
 )
 
-// Slots bounds how many activities of a task's steps run at once, and the size of their arguments: all that are scheduled in one
-// workflow task go in one message, and a server that refuses it refuses it for ever.
+// Slots bounds how many activities of a task's steps run at once, and the size of their arguments:
+// all that are scheduled in one workflow task go in one message, and a server that refuses it
+// refuses it for ever.
 type Slots struct {
 	slots     workflow.Semaphore
 	bytes     workflow.Semaphore
 	IsHolding func() bool // whether starting is suspended for now
-	// Waits is called each time when no worker has taken a call of a step in time, and isServed when the call has ended. By default
-	// nothing is called.
+	// Waits is called each time when no worker has taken a call of a step in time, and isServed when
+	// the call has ended. By default nothing is called.
 	Waits    func(ctx workflow.Context, s task.Step)
 	IsServed func(s task.Step)
 }
@@ -63,9 +65,10 @@ func (c *Slots) Release(size int64) {
 	c.bytes.Release(size)
 }
 
-// RunStep runs one activity of a step. A stopping worker or an open circuit breaker does not use up an attempt: the activity is
-// scheduled again. The error is errHeld while starting is suspended.
-func RunStep[T any](ctx workflow.Context, c *Slots, s task.Step, activityType, summary string, argument activities.Forward) (T, error) {
+// RunStep runs one activity of a step. A stopping worker or an open circuit breaker does not use up
+// an attempt: the activity is scheduled again. The error is errHeld while starting is suspended.
+func RunStep[T any](ctx workflow.Context, c *Slots, s task.Step, activityType, summary string,
+	argument activities.Forward) (T, error) {
 	options := workflow.ActivityOptions{
 		TaskQueue:              s.Place.Queue,
 		ScheduleToStartTimeout: cmp.Or(s.Undo.HostWait, forwardWait),
@@ -124,14 +127,14 @@ func IsUnknown(err error) bool {
 	return IsType(err, activities.UnknownOutcome) || errors.As(err, &timeout)
 }
 
-// ErrHeld ends the coroutine of a step while starting is suspended: the step continues from there after a rollback, or in the
-// next run.
+// ErrHeld ends the coroutine of a step while starting is suspended: the step continues from there
+// after a rollback, or in the next run.
 var ErrHeld = errors.New("held")
 
-// MaxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and all those scheduled in
-// one workflow task are sent in one message of at most 4 MB.
+// MaxInFlight is how many activities of a task run at once: each may have 64 KiB of parameters, and
+// all those scheduled in one workflow task are sent in one message of at most 4 MB.
 const MaxInFlight = 40
 
-// MaxScheduled is the size of the arguments of the activities that run at once. What was compiled, up to 1.4 MB, can go in the
-// same message of at most 4 MB.
+// MaxScheduled is the size of the arguments of the activities that run at once. What was compiled,
+// up to 1.4 MB, can go in the same message of at most 4 MB.
 const MaxScheduled = 1_500_000

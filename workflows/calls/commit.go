@@ -13,20 +13,22 @@ import (
 // commitBatch bounds the tokens of one activity.
 const commitBatch = 1000
 
-// Committer tells worlds which steps stay, so that they make them durable: see activities.Committer.
+// Committer tells worlds which steps stay, so that they make them durable: see
+// activities.Committer.
 type Committer struct {
 	Saga     *compensations.Saga
 	Troubles *Troubles
 	Note     func(note string) // adds a note to the report
 }
 
-// CommitLedger makes what the task has done durable before the task closes. If that fails, or the task is canceled meanwhile, the
-// task must unwind.
+// CommitLedger makes what the task has done durable before the task closes. If that fails, or the
+// task is canceled meanwhile, the task must unwind.
 func (c *Committer) CommitLedger(ctx workflow.Context) error {
 	return c.commitEntries(ctx, c.Saga.Entries())
 }
 
-// CommitPassed makes durable everything up to a pivot that is done: no unwinding reaches it any more. A cancellation does not stop it.
+// CommitPassed makes durable everything up to a pivot that is done: no unwinding reaches it any
+// more. A cancellation does not stop it.
 func (c *Committer) CommitPassed(ctx workflow.Context, pivot int) {
 	var passed []activities.Entry
 	for _, e := range c.Saga.Entries() {
@@ -37,7 +39,8 @@ func (c *Committer) CommitPassed(ctx workflow.Context, pivot int) {
 	c.CommitRemaining(ctx, passed)
 }
 
-// CommitRemaining makes durable those of entries that are not undone, whatever ends the task meanwhile.
+// CommitRemaining makes durable those of entries that are not undone, whatever ends the task
+// meanwhile.
 func (c *Committer) CommitRemaining(ctx workflow.Context, entries []activities.Entry) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
@@ -46,7 +49,8 @@ func (c *Committer) CommitRemaining(ctx workflow.Context, entries []activities.E
 	}
 }
 
-// commitEntries tells each action at each place, in the order of the ledger, and waits where no worker serves the place.
+// commitEntries tells each action at each place, in the order of the ledger, and waits where no
+// worker serves the place.
 func (c *Committer) commitEntries(ctx workflow.Context, entries []activities.Entry) error {
 	type target struct {
 		action string
@@ -85,7 +89,8 @@ func (c *Committer) runCommit(
 	ctx workflow.Context, action string, wait time.Duration, request activities.Commitment,
 ) (done activities.Committed, err error) {
 	err = c.Troubles.persist(ctx, workflow.ActivityOptions{
-		TaskQueue: request.Place.Queue, StartToCloseTimeout: activities.DefaultUndoAttempt, HeartbeatTimeout: activities.DefaultUndoHeartbeat,
+		TaskQueue: request.Place.Queue, StartToCloseTimeout: activities.DefaultUndoAttempt,
+		HeartbeatTimeout:    activities.DefaultUndoHeartbeat,
 		WaitForCancellation: true, Summary: "make durable what " + activities.CountOf(len(request.Tokens), "step") + " did",
 	}, request.Place, wait, action+activities.CommitSuffix, request, &done)
 	return done, err

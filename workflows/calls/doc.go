@@ -1,5 +1,6 @@
-// Package calls is how the code of workflows calls activities: with which options, for how long each is tried, and what people see while
-// it fails. It knows steps as they were compiled, and entries, but no state of a task.
+// Package calls is how the code of workflows calls activities: with which options, for how long
+// each is tried, and what people see while it fails. It knows steps as they were compiled, and
+// entries, but no state of a task.
 //
 //	call       one activity of a step, of which a bounded number runs at once (Slots)
 //	trouble    what is tried until it succeeds (Persist); patience: when that counts as failing

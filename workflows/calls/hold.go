@@ -15,8 +15,9 @@ import (
 // maxHeld is how many records one activity holds: each takes a write to a disk.
 const maxHeld = 1000
 
-// HoldRecords holds the records of all entries for this workflow, until it is over. It waits for the hosts that have them. The error
-// is refused where one of them is released; the others may be held then, to no harm.
+// HoldRecords holds the records of all entries for this workflow, until it is over. It waits for
+// the hosts that have them. The error is refused where one of them is released; the others may be
+// held then, to no harm.
 func (t *Troubles) HoldRecords(ctx workflow.Context, entries []activities.Entry) error {
 	type target struct{ queue, world string }
 	var requests []protocol.HoldRequest
@@ -63,7 +64,9 @@ func (t *Troubles) HoldRecords(ctx workflow.Context, entries []activities.Entry)
 	if len(released) > maxNamed {
 		names += fmt.Sprintf(" and %d more", len(released)-maxNamed)
 	}
-	return protocol.Refusef("the undo records of %d of %s are released (%s): their time is over, or newer records have filled the bounds of retention; roll back a part that is kept, with --step or --to",
+	return protocol.Refusef(
+		"the undo records of %d of %s are released (%s): their time is over, or newer records have filled the bounds of "+
+			"retention; roll back a part that is kept, with --step or --to",
 		len(released), activities.CountOf(len(steps), "step"), names)
 }
 
@@ -73,7 +76,8 @@ func (t *Troubles) hold(ctx workflow.Context, r protocol.HoldRequest, e activiti
 	workflow.GoNamed(ctx, "hold records of "+e.Place.Queue, func(ctx workflow.Context) {
 		var held protocol.Held
 		err := t.persist(ctx, workflow.ActivityOptions{
-			TaskQueue: e.Place.Queue, Summary: "hold " + activities.CountOf(len(r.Tokens), "record") + " of the world " + r.World,
+			TaskQueue:           e.Place.Queue,
+			Summary:             "hold " + activities.CountOf(len(r.Tokens), "record") + " of the world " + r.World,
 			StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute,
 		}, e.Place, cmp.Or(e.Policy.HostWait, forwardWait), protocol.HoldActivity, r, &held)
 		settle.Set(held, err)

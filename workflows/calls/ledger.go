@@ -14,12 +14,13 @@ func ReadLedger(ctx workflow.Context, summary string, r protocol.LedgerRequest) 
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	var ledger protocol.Ledger
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(calm, Options(summary)), protocol.LedgerActivity, r).Get(calm, &ledger)
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(calm, Options(summary)), protocol.LedgerActivity,
+		r).Get(calm, &ledger)
 	return ledger, err
 }
 
-// Options are the options of activities that belong to no world. These may take long, and they heartbeat, so that the
-// loss of a worker shows soon: a dead task waits to be unwound.
+// Options are the options of activities that belong to no world. These may take long, and they
+// heartbeat, so that the loss of a worker shows soon: a dead task waits to be unwound.
 func Options(summary string) workflow.ActivityOptions {
 	return workflow.ActivityOptions{
 		StartToCloseTimeout: 5 * time.Minute, HeartbeatTimeout: 30 * time.Second, Summary: summary,

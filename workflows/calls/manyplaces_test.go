@@ -19,8 +19,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// TestWhatManyPlacesAreToldIsBounded: steps at more than 1,000 places, each of which takes an activity of its own. A server fails a workflow
-// task that leaves more than 2,000 activities pending, again and again.
+// TestWhatManyPlacesAreToldIsBounded: steps at more than 1,000 places, each of which takes an
+// activity of its own. A server fails a workflow task that leaves more than 2,000 activities
+// pending, again and again.
 func TestWhatManyPlacesAreToldIsBounded(t *testing.T) {
 	const n = 1005
 	entries := make([]activities.Entry, n)

@@ -12,14 +12,16 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Patience says when something that is retried counts as failing: when it was tried a number of times, or no worker has taken it for a
-// while. It is tried on then, with ever longer spells before the workflow hears of it again: each adds events to the history.
+// Patience says when something that is retried counts as failing: when it was tried a number of
+// times, or no worker has taken it for a while. It is tried on then, with ever longer spells before
+// the workflow hears of it again: each adds events to the history.
 type Patience struct {
 	tries int32         // of the next spell
 	wait  time.Duration // for a worker
 }
 
-// With pauses from a second to a minute between them, firstTries take three minutes, and maxTries an hour.
+// With pauses from a second to a minute between them, firstTries take three minutes, and maxTries
+// an hour.
 const (
 	firstTries = 9
 	maxTries   = 60

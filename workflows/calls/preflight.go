@@ -15,18 +15,20 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Bounds on looking at steps before the first one acts. A host that does not answer holds up nobody: its steps are looked at when
-// they run.
+// Bounds on looking at steps before the first one acts. A host that does not answer holds up
+// nobody: its steps are looked at when they run.
 const (
 	preflightWait  = 10 * time.Second // for a worker to take it
 	preflightLimit = 30 * time.Second
-	// preflightBytes bounds the steps of one activity, and preflightsAtOnce how many are scheduled in one workflow task.
+	// preflightBytes bounds the steps of one activity, and preflightsAtOnce how many are scheduled in
+	// one workflow task.
 	preflightBytes   = 500_000
 	preflightsAtOnce = 3
 )
 
-// Preflight has each host look at the steps that it would run, so that what is certain to be refused is refused before anything is
-// touched. Steps whose actions have nothing to look at cost nothing.
+// Preflight has each host look at the steps that it would run, so that what is certain to be
+// refused is refused before anything is touched. Steps whose actions have nothing to look at cost
+// nothing.
 func Preflight(ctx workflow.Context, compiled task.Compiled) (protocol.Preflight, error) {
 	batches, err := preflightBatches(compiled)
 	if err != nil || len(batches) == 0 {
@@ -91,7 +93,8 @@ func (b *preflightBatch) ask(ctx workflow.Context) {
 }
 
 // LookAt has the host of a place look at steps.
-func LookAt(ctx workflow.Context, place activities.Place, request protocol.PreflightRequest) (seen protocol.Preflight, err error) {
+func LookAt(ctx workflow.Context, place activities.Place, request protocol.PreflightRequest) (seen protocol.Preflight,
+	err error) {
 	summary := fmt.Sprintf("look at %s before anything is touched", activities.CountOf(len(request.Steps), "step"))
 	if request.Late {
 		summary = "name what " + request.Steps[0].Step.ID + " touches"
@@ -118,8 +121,10 @@ func unite(compiled task.Compiled, batches []preflightBatch) protocol.Preflight 
 			if b.place.Host != "" {
 				where = "host " + b.place.Host
 			}
-			all.Unseen = append(all.Unseen, fmt.Sprintf("%s did not look at %s from %s on before the first step: %s; each is looked at when it runs",
-				where, activities.CountOf(len(b.request.Steps), "step"), b.request.Steps[0].Step.ID, payload.Clip(compensations.Reason(b.err), activities.MaxItem)))
+			all.Unseen = append(all.Unseen,
+				fmt.Sprintf("%s did not look at %s from %s on before the first step: %s; each is looked at when it runs",
+					where, activities.CountOf(len(b.request.Steps), "step"), b.request.Steps[0].Step.ID,
+					payload.Clip(compensations.Reason(b.err), activities.MaxItem)))
 			continue
 		}
 		all.Touched = append(all.Touched, b.seen.Touched...)

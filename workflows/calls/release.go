@@ -8,7 +8,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// ReleaseEntries drops what planning left behind, even if the workflow was canceled meanwhile. The details show what fails.
+// ReleaseEntries drops what planning left behind, even if the workflow was canceled meanwhile. The
+// details show what fails.
 func ReleaseEntries(ctx workflow.Context, entries []activities.Entry, patience time.Duration) error {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

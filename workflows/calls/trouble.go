@@ -24,9 +24,10 @@ type Troubles struct {
 	Alert   func(workflow.Context, compensations.StepReport)
 }
 
-// persist runs an activity until it succeeds, fails for good, is canceled, or has used up its ScheduleToCloseTimeout, if it has one. What
-// fails for minutes is shown, and alerts a person.
-func (t *Troubles) persist(ctx workflow.Context, o workflow.ActivityOptions, at activities.Place, wait time.Duration, activity string, argument, result any) error {
+// persist runs an activity until it succeeds, fails for good, is canceled, or has used up its
+// ScheduleToCloseTimeout, if it has one. What fails for minutes is shown, and alerts a person.
+func (t *Troubles) persist(ctx workflow.Context, o workflow.ActivityOptions, at activities.Place, wait time.Duration,
+	activity string, argument, result any) error {
 	p := NewPatience(wait)
 	now := &protocol.Trouble{What: o.Summary, Since: workflow.Now(ctx)}
 	defer t.end(now)
@@ -62,7 +63,8 @@ func (t *Troubles) show(ctx workflow.Context, now *protocol.Trouble, activity, r
 		t.Changed()
 	}
 	if isNew && t.Alert != nil {
-		t.Alert(ctx, compensations.StepReport{Action: activity, State: string(protocol.Failing), Reason: now.What + ": " + reason})
+		t.Alert(ctx,
+			compensations.StepReport{Action: activity, State: string(protocol.Failing), Reason: now.What + ": " + reason})
 	}
 }
 

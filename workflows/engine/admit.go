@@ -22,7 +22,9 @@ func (t *Task) Admit(ctx workflow.Context, what string, bytes int) error {
 		t.room.reset(size)
 	}
 	if !t.room.fits(need, most) {
-		return protocol.RefuseRequestf(protocol.BadRequest, "%s: up to %s more, but what the session carries has %s compressed and can have %d: wait until steps are over, roll back a part, or finish it and open another",
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"%s: up to %s more, but what the session carries has %s compressed and can have %d: wait until steps are over, "+
+				"roll back a part, or finish it and open another",
 			what, activities.CountOf(need, "byte"), activities.CountOf(t.room.packed+t.room.expected, "byte"), most)
 	}
 	t.room.addBytes(need)

@@ -14,8 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// alerts tell people, by the webhook of the worker, what waits for them. Whoever alerts does not wait for that. A webhook that is away is
-// tried until it is back, also by the next runs; what it has not taken is shown meanwhile. It hears of each once, and may hear of one twice.
+// alerts tell people, by the webhook of the worker, what waits for them. Whoever alerts does not
+// wait for that. A webhook that is away is tried until it is back, also by the next runs; what it
+// has not taken is shown meanwhile. It hears of each once, and may hear of one twice.
 type alerts struct {
 	isLeaving func() bool       // whether the run waits for nothing else before it ends
 	changed   func()            // called when more or less can be told
@@ -30,12 +31,13 @@ type alerts struct {
 	trouble  protocol.Trouble // why the webhook does not take them; without a reason if it does
 }
 
-// Bounds on alerts. Each is in the history as soon as there are fewer than maxFlights activities: a recovery reads there what people have
-// decided about.
+// Bounds on alerts. Each is in the history as soon as there are fewer than maxFlights activities: a
+// recovery reads there what people have decided about.
 const (
 	maxFlights = 10
 	maxBatch   = 50
-	// maxUntold is how many alerts wait at most, and maxUntoldCarried how many bytes of them the next run is handed.
+	// maxUntold is how many alerts wait at most, and maxUntoldCarried how many bytes of them the next
+	// run is handed.
 	maxUntold        = 5_000
 	maxUntoldCarried = 64 << 10
 	// alertGrace is how long a run that could end waits for its webhook.
@@ -80,8 +82,8 @@ func (a *alerts) resume(ctx workflow.Context) {
 	a.flush(ctx)
 }
 
-// tell sends the oldest alerts. It returns false if the webhook has not taken them for a while, or not before the run has to end: then
-// they wait on.
+// tell sends the oldest alerts. It returns false if the webhook has not taken them for a while, or
+// not before the run has to end: then they wait on.
 func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
 	batch := payload.KeepFirst(a.waiting[:min(len(a.waiting), maxBatch)], maxAlerted)
 	a.waiting = a.waiting[len(batch):]
@@ -149,7 +151,8 @@ func (a *alerts) troubles() []protocol.Trouble {
 // untold is the number of alerts that the webhook has not taken.
 func (a *alerts) untold() int { return len(a.waiting) + a.flying + a.dropped }
 
-// toCarry returns what the next run has to tell, as far as it can be handed over, and how many there are besides.
+// toCarry returns what the next run has to tell, as far as it can be handed over, and how many
+// there are besides.
 func (a *alerts) toCarry() (kept []protocol.Alert, dropped int) {
 	if len(a.waiting) == 0 {
 		return nil, a.dropped

@@ -10,7 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Ask has a part of a session undone. Steps that are still running in it are canceled, and those that have not begun are left out.
+// Ask has a part of a session undone. Steps that are still running in it are canceled, and those
+// that have not begun are left out.
 func (b *rollbacks) Ask(r *Rollback) {
 	covered := map[string]bool{}
 	for _, e := range compensations.Closure(b.saga.Entries(), r.covers) {
@@ -39,7 +40,8 @@ func (b *rollbacks) Ask(r *Rollback) {
 		case protocol.Done, protocol.StepFailed, protocol.Canceled, protocol.RolledBack, protocol.LeftOut:
 		}
 	}
-	b.schedule.Ready = slices.DeleteFunc(b.schedule.Ready, func(s *Step) bool { return s.View.State != protocol.NotStarted })
+	b.schedule.Ready = slices.DeleteFunc(b.schedule.Ready,
+		func(s *Step) bool { return s.View.State != protocol.NotStarted })
 	b.Due = append(b.Due, r)
 }
 

@@ -9,8 +9,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// attributes are the search attributes of a task, which are hints for lists and sweeps. Each upsert is an event, so they change
-// only when a task opens, waits at a gate, unwinds or closes, and never per step.
+// attributes are the search attributes of a task, which are hints for lists and sweeps. Each upsert
+// is an event, so they change only when a task opens, waits at a gate, unwinds or closes, and never
+// per step.
 type attributes struct {
 	gate   string // the step at a gate; empty: none
 	parked string // the step whose undo is parked; empty: none

@@ -11,8 +11,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// carryOver returns what the next run of the chain is handed. No activity is pending. Signals are handled first, and the run ends with no
-// yield after that, so that none is lost. The error says why the next run cannot be handed so much: then this one goes on.
+// carryOver returns what the next run of the chain is handed. No activity is pending. Signals are
+// handled first, and the run ends with no yield after that, so that none is lost. The error says
+// why the next run cannot be handed so much: then this one goes on.
 func (t *Task) carryOver() (json.RawMessage, error) {
 	t.Inbox.HandleSignals()
 	c := t.takeCarry()
@@ -35,7 +36,8 @@ func (t *Task) takeCarry() protocol.Carry {
 	c := protocol.Carry{
 		Version: protocol.CarryVersion, Began: t.began, Phase: t.Phase, Cause: t.Ending.Cause,
 		Outputs: map[string]map[string]any{}, Steps: map[string]protocol.StepCarry{}, Redoes: map[string]string{},
-		Size: t.Schedule.Size, Done: t.Schedule.done, Pivot: t.Pivot.Seq, Committed: t.Pivot.committed, Unwound: t.Rollbacks.unwound,
+		Size: t.Schedule.Size, Done: t.Schedule.done, Pivot: t.Pivot.Seq, Committed: t.Pivot.committed,
+		Unwound: t.Rollbacks.unwound,
 		Unknown: t.unknown, Redoable: t.redoable, Ignored: t.Inbox.Ignored(), Notes: t.notes,
 		Order: t.Schedule.order,
 	}
@@ -77,7 +79,8 @@ func (r *stepRunner) carryStep(c *protocol.Carry, s *Step) {
 // toCarry returns the state of the step, and whether it has begun.
 func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 	c = protocol.StepCarry{
-		Generation: s.Generation, Seq: s.Seq, Openings: s.openings, Approved: s.approved, IsApproved: s.isApproved, Notes: s.View.Notes, Tried: s.View.Tried,
+		Generation: s.Generation, Seq: s.Seq, Openings: s.openings, Approved: s.approved, IsApproved: s.isApproved,
+		Notes: s.View.Notes, Tried: s.View.Tried,
 		Error: s.View.Error, Corrected: s.corrected,
 	}
 	if s.IsOver() {
@@ -123,7 +126,8 @@ func (b *rollbacks) toCarry() []protocol.RollbackCarry {
 	for _, r := range b.Due {
 		if r.step == nil || r.step.Rollback == r { // otherwise another rollback has restarted the step
 			carries = append(carries, protocol.RollbackCarry{
-				Step: r.Only, Cause: r.Cause, Begun: r.Begun, From: r.From, Request: r.Request, Undone: r.Undone, To: r.To, Branch: r.Branch, Taken: r.Taken,
+				Step: r.Only, Cause: r.Cause, Begun: r.Begun, From: r.From, Request: r.Request, Undone: r.Undone, To: r.To,
+				Branch: r.Branch, Taken: r.Taken,
 				Unfinished: r.Unfinished,
 			})
 		}
@@ -134,7 +138,8 @@ func (b *rollbacks) toCarry() []protocol.RollbackCarry {
 func (b *rollbacks) resume(carries []protocol.RollbackCarry) {
 	for _, c := range carries {
 		r := &Rollback{
-			Cause: c.Cause, Begun: c.Begun, From: c.From, Only: c.Step, Request: c.Request, Undone: c.Undone, To: c.To, Branch: c.Branch, Taken: c.Taken,
+			Cause: c.Cause, Begun: c.Begun, From: c.From, Only: c.Step, Request: c.Request, Undone: c.Undone, To: c.To,
+			Branch: c.Branch, Taken: c.Taken,
 			Unfinished: c.Unfinished,
 		}
 		if r.Request == "" {
@@ -145,8 +150,9 @@ func (b *rollbacks) resume(carries []protocol.RollbackCarry) {
 	}
 }
 
-// resume restores what the previous run carried over, except for the saga. A worker that does not know the format fails the
-// workflow task, which then waits for one that does: the ledger is in there.
+// resume restores what the previous run carried over, except for the saga. A worker that does not
+// know the format fails the workflow task, which then waits for one that does: the ledger is in
+// there.
 func (t *Task) resume(ctx workflow.Context, c protocol.Carry) {
 	if why := c.WrongVersion(); why != "" {
 		panic(fmt.Sprintf("%s: this run was %s", activities.UnknownFormat, why))

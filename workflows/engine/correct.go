@@ -12,11 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// correction is the document with which the parameters of a parked step are compiled anew. Its vars are filled in already.
+// correction is the document with which the parameters of a parked step are compiled anew. Its vars
+// are filled in already.
 const correction = `{"name": "correction", "session": {}}`
 
-// correctStep compiles other parameters for a parked step, which stays as it is in all else. They may refer to what is done, and must
-// not touch what an unfinished step touches that neither comes before this one nor after it.
+// correctStep compiles other parameters for a parked step, which stays as it is in all else. They
+// may refer to what is done, and must not touch what an unfinished step touches that neither comes
+// before this one nor after it.
 func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) (task.Step, error) {
 	a, err := t.correctionOf(s, with)
 	if err != nil {
@@ -46,8 +48,11 @@ func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) 
 	}
 	for _, other := range t.Schedule.Steps {
 		if other != s && !other.IsOver() && isNew(other.Step.Place.Queue, NamesOf(other.Step)) {
-			return s.Step, protocol.Refusef("with: touches what step %s touches, which is %s, and neither needs the other: wait until it is done, or write other parameters",
-				other.Step.ID, other.View.State)
+			return s.Step,
+				protocol.Refusef(
+					"with: touches what step %s touches, which is %s, and neither needs the other: wait until it is done, or "+
+						"write other parameters",
+					other.Step.ID, other.View.State)
 		}
 	}
 	corrected.Needs = nil
@@ -72,9 +77,10 @@ func (t *Task) correctionOf(s *Step, with json.RawMessage) (task.Addition, error
 	return t.Addition(json.RawMessage(correction), steps, []string{s.Step.ID}, nil)
 }
 
-// Addition is steps with what the task knows about the steps that they build on. coming are the actions of steps, by id, that are
-// to be added before them.
-func (t *Task) Addition(document, steps json.RawMessage, ids []string, coming map[string]string) (task.Addition, error) {
+// Addition is steps with what the task knows about the steps that they build on. coming are the
+// actions of steps, by id, that are to be added before them.
+func (t *Task) Addition(document, steps json.RawMessage, ids []string, coming map[string]string) (task.Addition,
+	error) {
 	a := task.Addition{Session: document, Steps: steps}
 	needed, referred := task.Mentioned(steps)
 	isMentioned := map[string]bool{}
@@ -96,7 +102,8 @@ func (t *Task) Addition(document, steps json.RawMessage, ids []string, coming ma
 		case coming[id] != "":
 			a.Earlier[id] = coming[id]
 		case !isMentioned[id] || s == nil:
-		case s.View.State == protocol.RolledBack || s.View.State == protocol.LeftOut || s.View.State == protocol.StepFailed && !s.IsSatisfied():
+		case s.View.State == protocol.RolledBack || s.View.State == protocol.LeftOut || s.View.State == protocol.StepFailed &&
+			!s.IsSatisfied():
 			return a, protocol.RefuseRequestf(protocol.BadRequest, "step %s is %s: nothing can build on it", id, s.View.State)
 		default:
 			a.Earlier[id] = s.Step.Uses
@@ -105,8 +112,10 @@ func (t *Task) Addition(document, steps json.RawMessage, ids []string, coming ma
 	for _, id := range referred {
 		_, isKept := t.Outputs[id]
 		isKept = isKept || coming[id] != ""
-		if _, isEarlier := a.Earlier[id]; isEarlier && !isKept && (t.Schedule.ByID[id] == nil || t.Schedule.ByID[id].IsOver()) {
-			return a, protocol.RefuseRequestf(protocol.BadRequest, "${{ steps.%s.outputs }}: the outputs of step %s are no longer kept; write the value itself", id, id)
+		if _, isEarlier := a.Earlier[id]; isEarlier && !isKept &&
+			(t.Schedule.ByID[id] == nil || t.Schedule.ByID[id].IsOver()) {
+			return a, protocol.RefuseRequestf(protocol.BadRequest,
+				"${{ steps.%s.outputs }}: the outputs of step %s are no longer kept; write the value itself", id, id)
 		}
 	}
 	return a, nil

@@ -19,7 +19,8 @@ func (t *Task) handleUpdates(ctx workflow.Context) error {
 		return err
 	}
 	for _, u := range t.decisionUpdates() {
-		if err := workflow.SetUpdateHandlerWithOptions(ctx, u.name, u.handle, workflow.UpdateHandlerOptions{Validator: u.validate}); err != nil {
+		if err := workflow.SetUpdateHandlerWithOptions(ctx, u.name, u.handle,
+			workflow.UpdateHandlerOptions{Validator: u.validate}); err != nil {
 			return err
 		}
 	}
@@ -37,7 +38,8 @@ func (t *Task) decisionUpdates() []update {
 		return protocol.RefuseDecision(err)
 	}
 	return []update{
-		{protocol.UpdateTooLarge, func(_ workflow.Context, l protocol.TooLarge) error { return l.Refusal() }, func(_ workflow.Context, l protocol.TooLarge) error { return l.Refusal() }},
+		{protocol.UpdateTooLarge, func(_ workflow.Context, l protocol.TooLarge) error { return l.Refusal() },
+			func(_ workflow.Context, l protocol.TooLarge) error { return l.Refusal() }},
 		{protocol.UpdateApprove, decide(true), validate},
 		{protocol.UpdateReject, decide(false), validate},
 		{protocol.UpdateResolve, t.decidePark, func(_ workflow.Context, r protocol.Resolution) error {
@@ -81,8 +83,8 @@ func (t *Task) CheckResolution(r protocol.Resolution) error {
 	return t.Saga.CheckResolution(r.Clip())
 }
 
-// decidePark decides about an undo, and answers at once: how the undo goes on may take hours. About a step it answers once the
-// decision is carried out.
+// decidePark decides about an undo, and answers at once: how the undo goes on may take hours. About
+// a step it answers once the decision is carried out.
 func (t *Task) decidePark(ctx workflow.Context, r protocol.Resolution) (protocol.DecisionAnswer, error) {
 	t.Inbox.HandleSignals()
 	if t.Parks.Holds(r.Step) {
@@ -105,7 +107,8 @@ func (t *Task) decideStep(ctx workflow.Context, r protocol.Resolution) (protocol
 	s := t.Schedule.ByID[r.Step]
 	t.AwaitDecision(ctx, s, d)
 	if d.Refusal != nil {
-		return protocol.DecisionAnswer{}, protocol.RefuseRequestf(protocol.NothingDecided, "%s", compensations.Reason(d.Refusal))
+		return protocol.DecisionAnswer{},
+			protocol.RefuseRequestf(protocol.NothingDecided, "%s", compensations.Reason(d.Refusal))
 	}
 	return t.answerDecision(protocol.DecisionAnswer{Step: r.Step, State: s.View.State}), nil
 }

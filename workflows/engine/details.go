@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// shownSteps bounds what the Temporal UI shows: the first undos that wait for a person, and the last of everything else.
+// shownSteps bounds what the Temporal UI shows: the first undos that wait for a person, and the
+// last of everything else.
 const shownSteps = 50
 
 func (t *Task) writeDetails(ctx workflow.Context) {
@@ -25,7 +26,9 @@ func (t *Task) writeDetails(ctx workflow.Context) {
 	about := protocol.AllAbout(info.Namespace, servedTask(ctx))
 	troubles := t.shownTroubles()
 	t.attributes.publishFailing(ctx, troubles)
-	workflow.SetCurrentDetails(ctx, renderDetails(t.headline(), troubles, t.Gates.Views(), t.Parks.Views(), t.Schedule, t.Saga, t.Inbox.Ignored().Reasons, about))
+	workflow.SetCurrentDetails(ctx,
+		renderDetails(t.headline(), troubles, t.Gates.Views(), t.Parks.Views(), t.Schedule, t.Saga, t.Inbox.Ignored().Reasons,
+			about))
 }
 
 // servedTask is the id of the task that a workflow serves; of a task its own.
@@ -60,7 +63,8 @@ func (t *Task) headline() string {
 	return fmt.Sprintf("%s: %d of %s done", t.Phase, t.Schedule.done, activities.CountOf(t.Schedule.Size, "step"))
 }
 
-func renderDetails(headline string, troubles []protocol.Trouble, gates []protocol.GateView, parks []protocol.ParkView, c *schedule, saga *compensations.Saga, ignored []string, about string) string {
+func renderDetails(headline string, troubles []protocol.Trouble, gates []protocol.GateView, parks []protocol.ParkView,
+	c *schedule, saga *compensations.Saga, ignored []string, about string) string {
 	var b strings.Builder
 	b.Grow(4 << 10)
 	fmt.Fprintf(&b, "**%s** · %s\n\n", headline, about)
@@ -75,7 +79,8 @@ func renderDetails(headline string, troubles []protocol.Trouble, gates []protoco
 		writeGate(&b, g, i == 0)
 	}
 	if more := len(gates) - shownSteps; more > 0 {
-		fmt.Fprintf(&b, "also wait for approval: %s; `starter approve TASK STEP` shows each\n\n", activities.CountOf(more, "step"))
+		fmt.Fprintf(&b, "also wait for approval: %s; `starter approve TASK STEP` shows each\n\n",
+			activities.CountOf(more, "step"))
 	}
 	for _, p := range parks[:min(shownSteps, len(parks))] {
 		writeParkedStep(&b, p)
@@ -95,7 +100,8 @@ func renderDetails(headline string, troubles []protocol.Trouble, gates []protoco
 	return activities.Visible(b.String())
 }
 
-// What the details show of a gate, so that they fit one screen: lines of its diff, losses, and steps below it.
+// What the details show of a gate, so that they fit one screen: lines of its diff, losses, and
+// steps below it.
 const (
 	gateDiffLines = 10
 	gateDiffBytes = 1500
@@ -104,11 +110,14 @@ const (
 	gateSteps     = 10
 )
 
-// writeGate writes what a person must know and copy first. Of gates after the first it writes no more than that.
+// writeGate writes what a person must know and copy first. Of gates after the first it writes no
+// more than that.
 func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
 	signal, _ := json.MarshalIndent(protocol.Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
-	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step, payload.Cell(g.Change.Summary), g.Change.Risk, payload.Cell(g.Change.Undo))
-	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove, protocol.SignalReject, signal)
+	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step,
+		payload.Cell(g.Change.Summary), g.Change.Risk, payload.Cell(g.Change.Undo))
+	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove,
+		protocol.SignalReject, signal)
 	if !whole {
 		return
 	}
@@ -201,10 +210,12 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	if s.Outcome == activities.Drifted {
 		ways = "retry, force, skip, accept"
 	}
-	signal, _ := json.MarshalIndent(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry}, "", "  ")
+	signal, _ := json.MarshalIndent(compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry}, "",
+		"  ")
 	fmt.Fprintf(b, "### Parked: the undo of step `%s` needs a person\n\n%s\n\n", s.Step, payload.Cell(s.Reason))
 	if s.Drift != nil && s.Drift.Diff != "" {
-		fmt.Fprintf(b, "```diff\n%s\n```\n\n", strings.ReplaceAll(activities.HeadDiff(s.Drift.Diff, parkDiffBytes), "```", "'''"))
+		fmt.Fprintf(b, "```diff\n%s\n```\n\n",
+			strings.ReplaceAll(activities.HeadDiff(s.Drift.Diff, parkDiffBytes), "```", "'''"))
 	}
 	if s.Drift != nil && len(s.Drift.Diff) > parkDiffBytes {
 		b.WriteString(wholeElsewhere)
@@ -217,7 +228,8 @@ func writeParkedStep(b *strings.Builder, p protocol.ParkView) {
 	for _, do := range p.Ways {
 		ways = append(ways, string(do))
 	}
-	signal, _ := json.MarshalIndent(protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step, Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
+	signal, _ := json.MarshalIndent(protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step,
+		Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
 	fmt.Fprintf(b, "### Parked: step `%s` failed and needs a person\n\n%s\n\n", p.Step, payload.Cell(p.Reason))
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s; retry may give other parameters as `with`) with\n\n```json\n%s\n```\n\n",
 		compensations.SignalResolve, strings.Join(ways, ", "), signal)

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/calls"
 )
 
-// ending is why a task no longer goes forward. The parts of a task share one; it has no cause while the task goes on.
+// ending is why a task no longer goes forward. The parts of a task share one; it has no cause while
+// the task goes on.
 type ending struct {
 	Cause *compensations.Cause
 }
@@ -30,7 +31,8 @@ func CanceledCause() *compensations.Cause {
 }
 
 func deadlineCause(deadline time.Duration) *compensations.Cause {
-	return &compensations.Cause{Kind: compensations.Deadline, Text: fmt.Sprintf("the task's deadline of %s has passed", deadline)}
+	return &compensations.Cause{Kind: compensations.Deadline,
+		Text: fmt.Sprintf("the task's deadline of %s has passed", deadline)}
 }
 
 // causeOf returns the cause of a task that ends by the error of a step.

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// executor runs each step of a schedule in a coroutine when its needs are done, and handles how it ended.
+// executor runs each step of a schedule in a coroutine when its needs are done, and handles how it
+// ended.
 type executor struct {
 	schedule  *schedule
 	gates     *gates
@@ -38,8 +39,8 @@ type executor struct {
 	stuck     string                          // why there can be no next run; empty if there can
 }
 
-// runSteps goes forward until all steps are over or something ends the task; no step is running when it returns. It also
-// returns, draining, when the run is long enough.
+// runSteps goes forward until all steps are over or something ends the task; no step is running
+// when it returns. It also returns, draining, when the run is long enough.
 func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Duration) {
 	stepsCtx, cancel := workflow.WithCancel(ctx)
 	defer func() {
@@ -93,7 +94,8 @@ func (x *executor) runSteps(ctx workflow.Context, began time.Time, limit time.Du
 
 // hasTurn reports whether there is anything to do but wait for steps.
 func (x *executor) hasTurn(ctx workflow.Context) bool {
-	return x.isOver(ctx) || len(x.schedule.Ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.draining && !x.hasWork() ||
+	return x.isOver(ctx) || len(x.schedule.Ready) > 0 && x.mayLaunchStep() || x.running == 0 && !x.draining &&
+		!x.hasWork() ||
 		x.mayCarryOut() || x.silence.isDue() || x.silence.isUnwatched() || x.canUndo() || x.canStop(ctx)
 }
 
@@ -105,8 +107,8 @@ func (x *executor) hasWork() bool {
 // canUndo reports whether a rollback may begin, or continue.
 func (x *executor) canUndo() bool { return x.rollbacks.HasDue() && x.isQuiet() && !x.paused }
 
-// canStop reports whether the run may begin to continue as new, or has waited for the updates that it has answered: the next run
-// would not know of them.
+// canStop reports whether the run may begin to continue as new, or has waited for the updates that
+// it has answered: the next run would not know of them.
 func (x *executor) canStop(ctx workflow.Context) bool {
 	if x.draining {
 		return x.isQuiet() && x.canLeave(ctx)
@@ -126,7 +128,8 @@ func (x *executor) leave(ctx workflow.Context) bool {
 	return err == nil
 }
 
-// canLeave reports whether no update waits for its answer, no request and no correction of a step is being checked, and nobody is being alerted.
+// canLeave reports whether no update waits for its answer, no request and no correction of a step
+// is being checked, and nobody is being alerted.
 func (x *executor) canLeave(ctx workflow.Context) bool {
 	return workflow.AllHandlersFinished(ctx) && x.parks.correcting == 0 && x.isCalm()
 }
@@ -145,12 +148,14 @@ func (x *executor) isHolding() bool { return x.draining || x.stuck != "" || x.ro
 // isQuiet reports whether every running step waits at a gate.
 func (x *executor) isQuiet() bool { return x.running == len(x.gates.open) }
 
-// mayLaunchStep reports whether another coroutine may run steps. Each one slows down all others, so their number is bounded.
+// mayLaunchStep reports whether another coroutine may run steps. Each one slows down all others, so
+// their number is bounded.
 func (x *executor) mayLaunchStep() bool {
 	return !x.isHolding() && x.running-len(x.gates.open) < calls.MaxInFlight && x.running < calls.MaxInFlight+maxGates
 }
 
-// reopenGates relaunches the steps that waited at a gate when the previous run ended, even while something is rolled back.
+// reopenGates relaunches the steps that waited at a gate when the previous run ended, even while
+// something is rolled back.
 func (x *executor) reopenGates(ctx workflow.Context) {
 	if !x.rollbacks.HasDue() {
 		return // they start with the other ready steps
@@ -166,8 +171,8 @@ func (x *executor) reopenGates(ctx workflow.Context) {
 	}
 }
 
-// launchStep runs a step in a coroutine, which then continues with the steps that became ready, so that a sequential task needs
-// only one.
+// launchStep runs a step in a coroutine, which then continues with the steps that became ready, so
+// that a sequential task needs only one.
 func (x *executor) launchStep(ctx workflow.Context, s *Step) {
 	x.running++
 	workflow.GoNamed(ctx, "steps from "+s.Step.ID, func(ctx workflow.Context) {
@@ -240,15 +245,16 @@ func (x *executor) handleFailure(s *Step) {
 	case do == task.FailContinue:
 		s.AddNotes("the task goes on: on_failure is continue")
 		x.schedule.unlockDependents(s)
-	case do == task.FailRollbackStep, do == task.FailAsk && !isRejected, do == task.FailUnwindTo && !isRejected && x.rollbacks.mayUnwindAgain(s):
+	case do == task.FailRollbackStep, do == task.FailAsk && !isRejected, do == task.FailUnwindTo && !isRejected &&
+		x.rollbacks.mayUnwindAgain(s):
 		x.rollbacks.enqueueRollback(s)
 	default:
 		x.ending.Cause = causeOf(s)
 	}
 }
 
-// awaitSteps waits until no step is running. A reset shows in one step only, and takes precedence over whatever else ended the
-// task at the same moment.
+// awaitSteps waits until no step is running. A reset shows in one step only, and takes precedence
+// over whatever else ended the task at the same moment.
 func (x *executor) awaitSteps(ctx workflow.Context) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

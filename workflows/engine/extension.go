@@ -17,7 +17,8 @@ type Extension interface {
 	// Carry adds its state to what the next run is handed, and Resume restores it.
 	Carry(c *protocol.Carry)
 	Resume(ctx workflow.Context, carried protocol.SessionCarry)
-	// Correct tells it the parameters that a person has given to a step, and TakeBack a part that was undone as it has asked.
+	// Correct tells it the parameters that a person has given to a step, and TakeBack a part that was
+	// undone as it has asked.
 	Correct(step string, with json.RawMessage)
 	TakeBack(r *Rollback)
 	// View is what the state shows of it, and Remarks are what the report says.

@@ -36,10 +36,13 @@ type gates struct {
 func (g *gates) ask(ctx workflow.Context, s *Step, entry activities.Entry, change activities.Change, why string) {
 	s.openings++
 	s.Gate = newGate(workflow.Now(ctx), s, entry, change, why)
-	g.alert(ctx, compensations.StepReport{Step: s.Step.ID, Action: s.Step.Uses, State: string(protocol.Gated), Reason: why, Digest: s.Gate.view.Digest})
+	g.alert(ctx,
+		compensations.StepReport{Step: s.Step.ID, Action: s.Step.Uses, State: string(protocol.Gated), Reason: why,
+			Digest: s.Gate.view.Digest})
 }
 
-// awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or nobody decided in time.
+// awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or
+// nobody decided in time.
 func (g *gates) awaitApproval(ctx workflow.Context, s *Step) error {
 	if reset := wasReset(ctx); reset != nil {
 		s.Gate = nil
@@ -120,7 +123,8 @@ func (g *gates) findGate(d protocol.Decision) (*gate, error) {
 	case s.Gate.decision != nil:
 		return nil, fmt.Errorf("the gate of step %q is decided already", d.Step)
 	case d.Digest != s.Gate.view.Digest:
-		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step, s.Gate.view.Digest.Short())
+		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step,
+			s.Gate.view.Digest.Short())
 	}
 	return s.Gate, nil
 }
@@ -140,8 +144,8 @@ func (g *gate) decide(d protocol.Decision, approved bool) {
 	}
 }
 
-// awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over everything else, and the
-// time limit over a late approval: gates fail closed.
+// awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over
+// everything else, and the time limit over a late approval: gates fail closed.
 func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	inTime, err := g.awaitLimit(ctx, step)
 	for err == nil && !inTime && !g.isRejected() && g.putOff(ctx, step) {
@@ -162,9 +166,11 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 
 func (g *gate) isRejected() bool { return g.decision != nil && !g.approved }
 
-// awaitLimit waits until the gate is decided or its limit has passed, and reports whether it was decided before.
+// awaitLimit waits until the gate is decided or its limit has passed, and reports whether it was
+// decided before.
 func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, err error) {
-	// An explicit timer instead of AwaitWithTimeout, so that the gate is a bar with a name in the Temporal UI.
+	// An explicit timer instead of AwaitWithTimeout, so that the gate is a bar with a name in the
+	// Temporal UI.
 	timerCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	left := max(g.view.Until.Sub(workflow.Now(ctx)), time.Millisecond) // an earlier run may have opened the gate
@@ -175,7 +181,8 @@ func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, er
 	return !limit.IsReady(), ctx.Err() // a cancellation makes the timer ready too
 }
 
-// putOff puts the limit off by the time that the task was paused since the gate was opened. It reports whether any is left.
+// putOff puts the limit off by the time that the task was paused since the gate was opened. It
+// reports whether any is left.
 func (g *gate) putOff(ctx workflow.Context, step task.Step) bool {
 	g.view.Until = g.view.Since.Add(step.Gate.Patience() + calls.PausedSince(ctx, g.view.Since))
 	return g.view.Until.After(workflow.Now(ctx))

@@ -23,8 +23,10 @@ func (t *Task) startLateSweep(ctx workflow.Context, rechecks []compensations.Rec
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(calm, workflow.ChildWorkflowOptions{
 		WorkflowID: id, ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
-		TypedSearchAttributes: protocol.ServingAttributes(t.Compiled.Agent, servedTask(ctx)), StaticSummary: "late sweep of " + info.WorkflowExecution.ID,
-	}), protocol.LateSweepType, protocol.LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.Round + 1, Rechecks: rechecks})
+		TypedSearchAttributes: protocol.ServingAttributes(t.Compiled.Agent, servedTask(ctx)),
+		StaticSummary:         "late sweep of " + info.WorkflowExecution.ID,
+	}), protocol.LateSweepType, protocol.LateSweepRequest{Task: info.WorkflowExecution.ID, Round: t.variant.Round +
+		1, Rechecks: rechecks})
 	if err := child.GetChildWorkflowExecution().Get(calm, nil); err != nil {
 		return id + " (not started: " + err.Error() + ")"
 	}

@@ -27,7 +27,8 @@ func TestManyAlertsAreSentInParts(t *testing.T) {
 	const n = 400
 	var undos []compensations.StepReport
 	for i := range n {
-		undos = append(undos, compensations.StepReport{Step: fmt.Sprintf("s%d", i), Reason: strings.Repeat("x", activities.MaxText)})
+		undos = append(undos,
+			compensations.StepReport{Step: fmt.Sprintf("s%d", i), Reason: strings.Repeat("x", activities.MaxText)})
 	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()

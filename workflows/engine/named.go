@@ -20,8 +20,8 @@ func (n named) size() int { return payload.SizeOf(n.changes) + payload.SizeOf(n.
 
 func (n named) changed() [2][]string { return [2][]string{n.keys, n.changes} }
 
-// Meets reports whether two steps touch the same resource, or one that is part of the other, which not both only read. A step without
-// keys may touch any.
+// Meets reports whether two steps touch the same resource, or one that is part of the other, which
+// not both only read. A step without keys may touch any.
 func (n named) Meets(other named) bool {
 	if n.keys == nil || other.keys == nil {
 		return true

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// parks are the steps that have failed and wait for a person, as their on_failure says. What such a step did is undone; what needs it
-// waits, and all else goes on.
+// parks are the steps that have failed and wait for a person, as their on_failure says. What such a
+// step did is undone; what needs it waits, and all else goes on.
 type parks struct {
 	schedule *schedule
 	ending   *ending
@@ -29,7 +29,8 @@ type parks struct {
 	correcting int     // the number of corrections that are being checked
 }
 
-// add parks a step whose undo has ended. Where it was skipped, what the step did is still there, and nothing may run on top of that.
+// add parks a step whose undo has ended. Where it was skipped, what the step did is still there,
+// and nothing may run on top of that.
 func (p *parks) add(ctx workflow.Context, s *Step, isUndone bool) {
 	ways := []compensations.Do{compensations.Retry, compensations.Skip, protocol.DoUnwind}
 	if !isUndone {
@@ -37,8 +38,9 @@ func (p *parks) add(ctx workflow.Context, s *Step, isUndone bool) {
 	}
 	token := activities.NewToken(workflow.GetInfo(ctx).FirstRunID, s.Step.ID, s.Generation)
 	s.park = &park{view: protocol.ParkView{
-		Step: s.Step.ID, Uses: s.Step.Uses, Try: s.Generation, Reason: s.View.Error, Ways: ways, Since: workflow.Now(ctx), AgentDecides: p.AgentDecides,
-		Digest: activities.DigestOf([]byte(token), s.Step.With, []byte(s.View.Error)),
+		Step: s.Step.ID, Uses: s.Step.Uses, Try: s.Generation, Reason: s.View.Error, Ways: ways, Since: workflow.Now(ctx),
+		AgentDecides: p.AgentDecides,
+		Digest:       activities.DigestOf([]byte(token), s.Step.With, []byte(s.View.Error)),
 	}}
 	s.AddNotes(fmt.Sprintf("try %d failed and was parked: %s", s.Generation, s.View.Error))
 	s.Seq = 0 // its entry has left the ledger
@@ -47,7 +49,8 @@ func (p *parks) add(ctx workflow.Context, s *Step, isUndone bool) {
 		return
 	}
 	p.alert(ctx, compensations.StepReport{
-		Step: s.Step.ID, Action: s.Step.Uses, State: string(compensations.Parked), Reason: s.View.Error, Digest: s.park.view.Digest,
+		Step: s.Step.ID, Action: s.Step.Uses, State: string(compensations.Parked), Reason: s.View.Error,
+		Digest: s.park.view.Digest,
 	})
 }
 
@@ -91,7 +94,8 @@ func (p *parks) Holds(step string) bool {
 	return s != nil && s.park != nil
 }
 
-// check returns the parked step that a resolution decides about. An error says why it decides nothing.
+// check returns the parked step that a resolution decides about. An error says why it decides
+// nothing.
 func (p *parks) check(r protocol.Resolution) (*Step, error) {
 	s := p.schedule.ByID[r.Step]
 	view := s.park.view
@@ -105,9 +109,11 @@ func (p *parks) check(r protocol.Resolution) (*Step, error) {
 	case s.park.decision != nil:
 		return nil, fmt.Errorf("step %q is decided already: %s", r.Step, s.park.decision.Do)
 	case r.Digest != view.Digest:
-		return nil, fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step, view.Digest.Short())
+		return nil, fmt.Errorf("digest %s is not that of the present park of step %q, %s", r.Digest.Short(), r.Step,
+			view.Digest.Short())
 	case r.Do == compensations.Retry && !slices.Contains(view.Ways, r.Do):
-		return nil, fmt.Errorf("do: what step %q did is still there, because its undo was skipped: it cannot run again; %s", r.Step, strings.Join(ways, " or "))
+		return nil, fmt.Errorf("do: what step %q did is still there, because its undo was skipped: it cannot run again; %s",
+			r.Step, strings.Join(ways, " or "))
 	case !slices.Contains(view.Ways, r.Do):
 		return nil, fmt.Errorf("do: %q is not one of %s: the step failed, and was undone", r.Do, strings.Join(ways, ", "))
 	case r.HasWith() && r.Do != compensations.Retry:
@@ -140,7 +146,8 @@ func (p *parks) carryOut(ctx workflow.Context) {
 		switch {
 		case d == nil || !d.isDue():
 		case d.Refusal != nil:
-			s.AddNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, protocol.OrSomebody(d.Who), compensations.Reason(d.Refusal)))
+			s.AddNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, protocol.OrSomebody(d.Who),
+				compensations.Reason(d.Refusal)))
 			s.park.decision = nil
 			p.schedule.changed()
 		case d.HasWith() && d.corrected == nil:

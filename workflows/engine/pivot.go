@@ -15,7 +15,8 @@ type pivot struct {
 	committed int // how many steps are off the ledger for good
 }
 
-// commitSteps takes off the ledger what the done step s puts beyond undoing: the done entries up to the last pivot that is done.
+// commitSteps takes off the ledger what the done step s puts beyond undoing: the done entries up to
+// the last pivot that is done.
 func (p *pivot) commitSteps(s *Step) {
 	if s.Step.Pivot {
 		p.Seq = max(p.Seq, s.Seq)

@@ -27,7 +27,8 @@ func (t *Task) reportCommitted() compensations.Report {
 	return r
 }
 
-// completeReport adds everything else that a report says at the end of a task, and starts the late sweep if one is due.
+// completeReport adds everything else that a report says at the end of a task, and starts the late
+// sweep if one is due.
 func (t *Task) completeReport(ctx workflow.Context, r *compensations.Report, cause *compensations.Cause) {
 	r.Task, r.Cause = workflow.GetInfo(ctx).WorkflowExecution.ID, cause
 	r.Lasted = workflow.Now(ctx).Sub(t.began)
@@ -40,7 +41,9 @@ func (t *Task) completeReport(ctx workflow.Context, r *compensations.Report, cau
 	}
 	r.Fit(protocol.MaxReport)
 	if rechecks := t.Saga.Rechecks(); len(rechecks) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("workflow %s will look again at %s", t.startLateSweep(ctx, rechecks), activities.CountOf(len(rechecks), "undo")))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("workflow %s will look again at %s", t.startLateSweep(ctx, rechecks),
+				activities.CountOf(len(rechecks), "undo")))
 	}
 }
 
@@ -53,7 +56,8 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	addStep := func(v protocol.StepView) {
 		i, isReported := last[v.ID]
 		if !isReported || v.State == protocol.Done && committed {
-			r.Steps = append(r.Steps, compensations.StepReport{Step: v.ID, Action: v.Uses, Try: v.Try, State: string(v.State), Took: v.Took(v.Ended)})
+			r.Steps = append(r.Steps,
+				compensations.StepReport{Step: v.ID, Action: v.Uses, Try: v.Try, State: string(v.State), Took: v.Took(v.Ended)})
 			i = len(r.Steps) - 1
 			rows[stepTry{v.ID, max(1, v.Try)}] = i
 		}
@@ -70,7 +74,8 @@ func (c *schedule) addToReport(r *compensations.Report, committed bool) {
 	}
 	c.sortReport(r)
 	if !areFew && committed {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s done; those with nothing to tell are not listed", activities.CountOf(c.done, "step")))
+		r.Notes = append(r.Notes,
+			fmt.Sprintf("%s done; those with nothing to tell are not listed", activities.CountOf(c.done, "step")))
 	}
 }
 
@@ -80,7 +85,8 @@ type stepTry struct {
 	number int
 }
 
-// tellTries adds what there is to say of each try of a step to its row; to another one, with the number of the try, where it has none.
+// tellTries adds what there is to say of each try of a step to its row; to another one, with the
+// number of the try, where it has none.
 func tellTries(r *compensations.Report, v protocol.StepView, other int, rows map[stepTry]int) {
 	tries := v.Tries()
 	now := &tries[len(tries)-1]
@@ -102,7 +108,8 @@ func tellTries(r *compensations.Report, v protocol.StepView, other int, rows map
 	}
 }
 
-// sortReport puts the rows of a report into the order of the file, as far as it is known: rows of steps that are not come first. Where a step has several rows, each says which try it is about.
+// sortReport puts the rows of a report into the order of the file, as far as it is known: rows of
+// steps that are not come first. Where a step has several rows, each says which try it is about.
 func (c *schedule) sortReport(r *compensations.Report) {
 	place := func(s compensations.StepReport) int {
 		if i, known := c.places[s.Step]; known {

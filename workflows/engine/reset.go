@@ -8,16 +8,19 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// A reset run never goes forward. Every forward carries the id of the run that first scheduled it, and the worker refuses it in
-// another run (activities.ResetRun). A run also checks for itself before it opens a gate, commits or unwinds, and whenever it waits for
-// steps, people or the agent of a session: nothing that they do could change how it ends.
+// A reset run never goes forward. Every forward carries the id of the run that first scheduled it,
+// and the worker refuses it in another run (activities.ResetRun). A run also checks for itself
+// before it opens a gate, commits or unwinds, and whenever it waits for steps, people or the agent
+// of a session: nothing that they do could change how it ends.
 
-// pastReset begins the ids of the changes by which a reset run notices that it is past the point that it was reset to.
+// pastReset begins the ids of the changes by which a reset run notices that it is past the point
+// that it was reset to.
 const pastReset = "unwind-past-the-reset-at-"
 
-// isReset reports whether the run is past the point that it was reset to. Until there it has to do what the original run did, and
-// nothing that a workflow sees says where that ends. So a reset run asks for the version of a change, by another id in each workflow
-// task: what is replayed without a version of it has none, and what is not replayed is past that point and gets one, which later
+// isReset reports whether the run is past the point that it was reset to. Until there it has to do
+// what the original run did, and nothing that a workflow sees says where that ends. So a reset run
+// asks for the version of a change, by another id in each workflow task: what is replayed without a
+// version of it has none, and what is not replayed is past that point and gets one, which later
 // replays find. A run that was not reset asks for none.
 func isReset(ctx workflow.Context) bool {
 	info := workflow.GetInfo(ctx)
@@ -33,6 +36,7 @@ func wasReset(ctx workflow.Context) *compensations.Cause {
 	if !isReset(ctx) {
 		return nil
 	}
-	return &compensations.Cause{Kind: compensations.WasReset, Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds",
-		workflow.GetInfo(ctx).WorkflowExecution.RunID, compensations.OriginalRun(ctx))}
+	return &compensations.Cause{Kind: compensations.WasReset,
+		Text: fmt.Sprintf("run %s was reset from %s; a reset run only unwinds",
+			workflow.GetInfo(ctx).WorkflowExecution.RunID, compensations.OriginalRun(ctx))}
 }

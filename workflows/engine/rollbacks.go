@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// rollbacks undoes parts of a task that goes on: a failed step, or everything since a savepoint, as the step's on_failure says.
-// Meanwhile no other step runs; steps at a gate go on waiting.
+// rollbacks undoes parts of a task that goes on: a failed step, or everything since a savepoint, as
+// the step's on_failure says. Meanwhile no other step runs; steps at a gate go on waiting.
 type rollbacks struct {
 	saga       *compensations.Saga
 	schedule   *schedule
@@ -45,8 +45,9 @@ func (b *rollbacks) enqueueRollback(failed *Step) {
 	b.Due = append(b.Due, failed.Rollback)
 }
 
-// undoDue undoes what is due and rearranges the schedule. More may become due meanwhile, by a rejection at a gate. It returns
-// false if it was paused: it then continues in the next run, unless the task ends.
+// undoDue undoes what is due and rearranges the schedule. More may become due meanwhile, by a
+// rejection at a gate. It returns false if it was paused: it then continues in the next run, unless
+// the task ends.
 func (b *rollbacks) undoDue(ctx workflow.Context) (finished bool) {
 	defer b.settled()
 	defer b.schedule.arrangeSteps() // when paused too: the next run does not know what has ended in this one
@@ -88,7 +89,8 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *Rollback) (finished bo
 	if finished {
 		for _, u := range report.Steps {
 			if isSkipped(u) {
-				r.Cause.Text = fmt.Sprintf("step %s is not undone, so nothing is done again from savepoint %s on: %s", u.Step, r.step.Step.OnFailure.To, r.Cause.Text)
+				r.Cause.Text = fmt.Sprintf("step %s is not undone, so nothing is done again from savepoint %s on: %s", u.Step,
+					r.step.Step.OnFailure.To, r.Cause.Text)
 				b.ending.Cause = &r.Cause
 				return true
 			}
@@ -134,7 +136,8 @@ func (b *rollbacks) decideScope(ctx workflow.Context, r *Rollback) bool {
 	}
 	b.closeGates(ctx, r)
 	b.unwound[s.Step.ID]++
-	s.AddNotes(fmt.Sprintf("unwound to savepoint %s, %d of %d: %s", name, b.unwound[s.Step.ID], s.Step.OnFailure.Times, r.Cause.Text))
+	s.AddNotes(fmt.Sprintf("unwound to savepoint %s, %d of %d: %s", name, b.unwound[s.Step.ID], s.Step.OnFailure.Times,
+		r.Cause.Text))
 	return true
 }
 
@@ -156,8 +159,8 @@ func (b *rollbacks) restartStep(s *Step) {
 	b.schedule.restartStep(s)
 }
 
-// firstReachable returns the first sequence number that the task may still unwind to while it goes on; math.MaxInt if there is
-// none.
+// firstReachable returns the first sequence number that the task may still unwind to while it goes
+// on; math.MaxInt if there is none.
 func (b *rollbacks) firstReachable() int {
 	places, first := b.schedule.savepoints(), math.MaxInt
 	for _, r := range b.Due {

@@ -7,13 +7,15 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// stepBytes and entryBytes are the approximate sizes of a compiled step and an entry without their parameters.
+// stepBytes and entryBytes are the approximate sizes of a compiled step and an entry without their
+// parameters.
 const (
 	stepBytes  = 400
 	entryBytes = 400
 )
 
-// room watches the size of what a task would carry over: at any time it must fit into one payload, compressed.
+// room watches the size of what a task would carry over: at any time it must fit into one payload,
+// compressed.
 type room struct {
 	measure func() (int, error) // returns the compressed size of the carry, which differs between versions of Go
 
@@ -40,7 +42,8 @@ type measured struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// measureOnce measures for good: a replay takes the size that the history has, because whether a step is refused depends on it.
+// measureOnce measures for good: a replay takes the size that the history has, because whether a
+// step is refused depends on it.
 func (r *room) measureOnce(ctx workflow.Context) (int, error) {
 	var m measured
 	err := workflow.SideEffect(ctx, func(workflow.Context) any {
@@ -56,8 +59,9 @@ func (r *room) measureOnce(ctx workflow.Context) (int, error) {
 	return m.Bytes, err
 }
 
-// reserve makes room for a step's entry, with which the ledger has the given number of entries. It refuses a step whose entry, with
-// what may have to be known of its result, could make the task too large to be carried over, before anything is touched.
+// reserve makes room for a step's entry, with which the ledger has the given number of entries. It
+// refuses a step whose entry, with what may have to be known of its result, could make the task too
+// large to be carried over, before anything is touched.
 func (r *room) reserve(ctx workflow.Context, params, result, entries int) error {
 	need, most := params+entryBytes, protocol.MaxLedger(entries)
 	if !r.fits(need+result, most) {
@@ -67,7 +71,9 @@ func (r *room) reserve(ctx workflow.Context, params, result, entries int) error 
 		}
 		r.reset(size)
 		if !r.fits(need+result, most) {
-			return protocol.Refusef("the ledger of this task has %s compressed; with this step it could be more than the %d that can be carried: split the task",
+			return protocol.Refusef(
+				"the ledger of this task has %s compressed; with this step it could be more than the %d that can be carried: "+
+					"split the task",
 				activities.CountOf(size, "byte"), most)
 		}
 	}

@@ -22,7 +22,8 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	}
 	t := &Task{
 		refusal: refusal, variant: v, began: workflow.Now(ctx), Phase: protocol.Compiling,
-		Savepoints: &savepoints{}, Outputs: outputs{}, Silence: &Silence{}, Ending: &ending{}, Inbox: &inbox.Inbox{}, details: &details{}, attributes: &attributes{},
+		Savepoints: &savepoints{}, Outputs: outputs{}, Silence: &Silence{}, Ending: &ending{}, Inbox: &inbox.Inbox{},
+		details: &details{}, attributes: &attributes{},
 	}
 	t.alerts = &alerts{
 		changed: t.details.markStale, note: t.AddNote, patience: calls.NewPatience(0),
@@ -39,17 +40,21 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	t.troubles = &calls.Troubles{Changed: t.details.markStale, Alert: t.SendAlert}
 	t.committer = &calls.Committer{Saga: t.Saga, Troubles: t.troubles, Note: t.AddNote}
 	t.room = &room{measure: t.measureCarry}
-	t.executor = &executor{schedule: t.Schedule, gates: t.Gates, parks: t.Parks, pivot: t.Pivot, committer: t.committer, ending: t.Ending, silence: t.Silence}
+	t.executor = &executor{schedule: t.Schedule, gates: t.Gates, parks: t.Parks, pivot: t.Pivot, committer: t.committer,
+		ending: t.Ending, silence: t.Silence}
 	t.runner = &stepRunner{
-		saga: t.Saga, schedule: t.Schedule, gates: t.Gates, room: t.room, outputs: t.Outputs, calls: calls.NewSlots(ctx, t.executor.isHolding),
+		saga: t.Saga, schedule: t.Schedule, gates: t.Gates, room: t.room, outputs: t.Outputs,
+		calls: calls.NewSlots(ctx, t.executor.isHolding),
 	}
 	t.runner.calls.Waits, t.runner.calls.IsServed = t.markWaiting, t.markServed
 	t.Rollbacks = &rollbacks{
-		saga: t.Saga, schedule: t.Schedule, gates: t.Gates, parks: t.Parks, pivot: t.Pivot, ending: t.Ending, outputs: t.Outputs,
+		saga: t.Saga, schedule: t.Schedule, gates: t.Gates, parks: t.Parks, pivot: t.Pivot, ending: t.Ending,
+		outputs: t.Outputs,
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.Rollbacks
-	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck, func() bool { return t.alerts.flights == 0 && t.Serving == 0 }
+	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck,
+		func() bool { return t.alerts.flights == 0 && t.Serving == 0 }
 	t.runner.savepoints, t.Rollbacks.savepoints, t.Rollbacks.settled = t.Savepoints, t.Savepoints, t.bearSavepoints
 	t.extension = plain{t}
 	if v.Extend != nil {
@@ -61,7 +66,8 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	if carry != nil {
 		t.resume(ctx, *carry)
 	}
-	if err := workflow.SetQueryHandler(ctx, protocol.QueryState, func() (protocol.State, error) { return t.state(ctx), nil }); err != nil {
+	if err := workflow.SetQueryHandler(ctx, protocol.QueryState,
+		func() (protocol.State, error) { return t.state(ctx), nil }); err != nil {
 		return nil, err
 	}
 	if err := workflow.SetQueryHandler(ctx, protocol.QueryStep, t.stepNow); err != nil {
@@ -90,8 +96,9 @@ func sessionIn(carry *protocol.Carry) *protocol.SessionCarry {
 	return carry.Session
 }
 
-// attendSignals handles signals as they arrive, and rewrites the current details when they are stale. One coroutine does both, because
-// every waiting coroutine is woken several times for each step.
+// attendSignals handles signals as they arrive, and rewrites the current details when they are
+// stale. One coroutine does both, because every waiting coroutine is woken several times for each
+// step.
 func (t *Task) attendSignals(ctx workflow.Context) {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	t.Inbox.Open(ctx, // rejections are handled first: gates fail closed
@@ -150,7 +157,8 @@ func (t *Task) Run(ctx workflow.Context, prepare func(workflow.Context) error) (
 		if err == nil {
 			return t.close(ctx, t.reportCommitted(), nil)
 		}
-		t.Ending.Cause = &compensations.Cause{Kind: kindOf(ctx, err), Text: "what the task did could not be made durable: " + compensations.Reason(err)}
+		t.Ending.Cause = &compensations.Cause{Kind: kindOf(ctx, err),
+			Text: "what the task did could not be made durable: " + compensations.Reason(err)}
 	case t.Ending.Cause == nil:
 		t.Ending.Cause = reset
 		t.executor.awaitSteps(ctx)
@@ -202,16 +210,18 @@ func (t *Task) unwind(ctx workflow.Context, reset *compensations.Cause) (compens
 	return t.close(ctx, report, t.Ending.Cause)
 }
 
-// awaitUpdates waits until every update that was accepted has its answer, and no request is being carried out.
+// awaitUpdates waits until every update that was accepted has its answer, and no request is being
+// carried out.
 func (t *Task) awaitUpdates(ctx workflow.Context) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	_ = workflow.Await(calm, func() bool { return workflow.AllHandlersFinished(calm) && t.Serving == 0 })
 }
 
-// close ends the task with its report: as the result if it committed or repaired another task, otherwise in the details of a
-// failure or cancellation.
-func (t *Task) close(ctx workflow.Context, r compensations.Report, cause *compensations.Cause) (compensations.Report, error) {
+// close ends the task with its report: as the result if it committed or repaired another task,
+// otherwise in the details of a failure or cancellation.
+func (t *Task) close(ctx workflow.Context, r compensations.Report, cause *compensations.Cause) (compensations.Report,
+	error) {
 	t.closing = true
 	t.awaitAlerts(ctx)
 	t.giveUpAlerts()

@@ -41,8 +41,8 @@ type stepRunner struct {
 	pinned     bool              // whether its records are kept for all of that time
 }
 
-// runStep takes a step to its end. Its entry is on the ledger before anything is scheduled, even a plan, which may leave something
-// behind too.
+// runStep takes a step to its end. Its entry is on the ledger before anything is scheduled, even a
+// plan, which may leave something behind too.
 func (r *stepRunner) runStep(ctx workflow.Context, s *Step) error {
 	forward, err := r.registerStep(ctx, s)
 	if err != nil {
@@ -127,9 +127,11 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *Step) (activities.For
 		undo = ""
 	}
 	forward := r.saga.Forward(ctx, compensations.Step{
-		ID: s.Step.ID, Action: s.Step.Uses, Undo: undo, ReadOnly: s.Step.ReadOnly, Generation: s.Generation, Place: s.Step.Place, Needs: s.Step.Needs,
+		ID: s.Step.ID, Action: s.Step.Uses, Undo: undo, ReadOnly: s.Step.ReadOnly, Generation: s.Generation,
+		Place: s.Step.Place, Needs: s.Step.Needs,
 		Keys: s.Step.Keys, Changes: s.Step.Changes, Reads: s.Step.Reads,
-		Params: params, UndoOutputs: s.Step.UndoOutputs, Policy: s.Step.Undo, Savepoint: savepoint, Pivot: s.Step.Pivot, Commits: s.Step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.Step.ID], Corrected: s.corrected,
+		Params: params, UndoOutputs: s.Step.UndoOutputs, Policy: s.Step.Undo, Savepoint: savepoint, Pivot: s.Step.Pivot,
+		Commits: s.Step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.Step.ID], Corrected: s.corrected,
 	})
 	forward.Step = step
 	if len(s.Step.Intent) > 0 {
@@ -140,7 +142,8 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *Step) (activities.For
 	return forward, nil
 }
 
-// approveStep plans a step and, if a person must be asked, waits at its gate. A gate that an earlier run opened stays as it was.
+// approveStep plans a step and, if a person must be asked, waits at its gate. A gate that an
+// earlier run opened stays as it was.
 func (r *stepRunner) approveStep(ctx workflow.Context, s *Step, forward activities.Forward) error {
 	if s.Gate == nil {
 		r.schedule.setState(s, protocol.Planning)
@@ -163,8 +166,8 @@ func (r *stepRunner) approveStep(ctx workflow.Context, s *Step, forward activiti
 	return nil
 }
 
-// awaitRoom waits until there is room for the outputs of a step that others refer to, beside those of the steps that run. It refuses the
-// step if there is none even when it runs alone.
+// awaitRoom waits until there is room for the outputs of a step that others refer to, beside those
+// of the steps that run. It refuses the step if there is none even when it runs alone.
 func (r *stepRunner) awaitRoom(ctx workflow.Context, s *Step) (ended func(), err error) {
 	if !r.schedule.referred[s.Step.ID] {
 		return func() {}, nil
@@ -185,7 +188,9 @@ func (r *stepRunner) awaitRoom(ctx workflow.Context, s *Step) (ended func(), err
 		}
 	}
 	if !hasRoom() {
-		return nil, protocol.Refusef("the task carries %s compressed; with the outputs of this step, up to %d, it could be more than the %d that can be carried: split the task, or refer to fewer outputs",
+		return nil, protocol.Refusef(
+			"the task carries %s compressed; with the outputs of this step, up to %d, it could be more than the %d that can "+
+				"be carried: split the task, or refer to fewer outputs",
 			activities.CountOf(r.room.packed+r.room.expected, "byte"), activities.MaxOutputs, most)
 	}
 	r.returning++
@@ -204,15 +209,17 @@ func (r *stepRunner) measureRoom(ctx workflow.Context) error {
 // maxProbes bounds how often a step is retried because a probe found that it had not happened.
 const maxProbes = 3
 
-// probeStep asks the world whether a forward with an unknown outcome has happened, and adds the answer to the step's notes. It
-// returns true if it had not happened and the forward has retries left, so that it may run again. If that cannot be known, the
-// step is undone like any other.
+// probeStep asks the world whether a forward with an unknown outcome has happened, and adds the
+// answer to the step's notes. It returns true if it had not happened and the forward has retries
+// left, so that it may run again. If that cannot be known, the step is undone like any other.
 func probeStep(ctx workflow.Context, s *Step, e activities.Entry, unknown error) (hasNotHappened bool) {
 	policy := e.Policy.WithDefaults()
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: e.Place.Queue, StartToCloseTimeout: time.Minute, ScheduleToStartTimeout: time.Minute, ScheduleToCloseTimeout: 5 * time.Minute,
-		HeartbeatTimeout: policy.Heartbeat, Summary: "probe " + s.Step.ID,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: 30 * time.Second},
+		TaskQueue: e.Place.Queue, StartToCloseTimeout: time.Minute, ScheduleToStartTimeout: time.Minute,
+		ScheduleToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout:       policy.Heartbeat, Summary: "probe " + s.Step.ID,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2,
+			MaximumInterval: 30 * time.Second},
 	})
 	var seen activities.Observation
 	if err := workflow.ExecuteActivity(ctx, e.Action+".observe", e).Get(ctx, &seen); err != nil {
@@ -235,8 +242,9 @@ func probeStep(ctx workflow.Context, s *Step, e activities.Entry, unknown error)
 	return false
 }
 
-// checkIntent refuses a step of a session that has the same purpose as one on the ledger, whatever other words it uses: an agent that has lost
-// track would act twice. What was rolled back is no longer on the ledger, so it may be done again.
+// checkIntent refuses a step of a session that has the same purpose as one on the ledger, whatever
+// other words it uses: an agent that has lost track would act twice. What was rolled back is no
+// longer on the ledger, so it may be done again.
 func checkIntent(ledger []activities.Entry, s task.Step, params json.RawMessage) error {
 	if s.Again || len(s.Intent) == 0 {
 		return nil
@@ -244,20 +252,23 @@ func checkIntent(ledger []activities.Entry, s task.Step, params json.RawMessage)
 	meant := activities.Meant(params, s.Intent)
 	for _, e := range ledger {
 		if e.Action == s.Uses && e.Step != s.ID && reflect.DeepEqual(activities.Meant(e.Params, s.Intent), meant) {
-			return protocol.Refusef("step %s is for the same: %s with the same %s. Go on with what it has returned, or roll it back first; "+
-				"if this is meant to happen once more, add again: true to the step", e.Step, s.Uses, strings.Join(s.Intent, ", "))
+			return protocol.Refusef(
+				"step %s is for the same: %s with the same %s. Go on with what it has returned, or roll it back first; "+
+					"if this is meant to happen once more, add again: true to the step", e.Step, s.Uses, strings.Join(s.Intent, ", "))
 		}
 	}
 	return nil
 }
 
-// nameLate has a step's host name what the step touches, if that has depended on what earlier steps return. Where the host does not
-// answer, the step stays one that may touch anything, and so comes after all before it and before all after it.
+// nameLate has a step's host name what the step touches, if that has depended on what earlier steps
+// return. Where the host does not answer, the step stays one that may touch anything, and so comes
+// after all before it and before all after it.
 func nameLate(ctx workflow.Context, slots *calls.Slots, c *schedule, s *Step, step activities.Step) error {
 	if !s.Step.NamedLate || s.Seq > 0 { // with an entry it has its names
 		return nil
 	}
-	request := protocol.PreflightRequest{Late: true, Steps: []protocol.PreflightStep{{Uses: s.Step.Uses, Step: activities.Outlook{Step: step}}}}
+	request := protocol.PreflightRequest{Late: true,
+		Steps: []protocol.PreflightStep{{Uses: s.Step.Uses, Step: activities.Outlook{Step: step}}}}
 	size := int64(min(payload.SizeOf(request), calls.MaxScheduled))
 	if err := slots.Acquire(ctx, size); err != nil {
 		return err

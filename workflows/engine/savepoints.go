@@ -17,7 +17,8 @@ func (p *savepoints) Add(name string, next int) {
 	p.Bare = name
 }
 
-// take returns the savepoint that the next entry bears, for a rollback after the session has committed.
+// take returns the savepoint that the next entry bears, for a rollback after the session has
+// committed.
 func (p *savepoints) take() string {
 	name := p.Bare
 	p.Bare = ""
@@ -40,7 +41,8 @@ func (p *savepoints) drop(from int) {
 	maps.DeleteFunc(p.Places, func(_ string, first int) bool { return first > from })
 }
 
-// bear has the next entry bear the last savepoint behind which nothing is done any more. top is the sequence number of the last entry.
+// bear has the next entry bear the last savepoint behind which nothing is done any more. top is the
+// sequence number of the last entry.
 func (p *savepoints) bear(top int) {
 	p.Bare = ""
 	for _, name := range p.Names() {

@@ -7,7 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// schedule holds the steps of a run and decides which of them may start. It is independent of Temporal.
+// schedule holds the steps of a run and decides which of them may start. It is independent of
+// Temporal.
 type schedule struct {
 	Steps []*Step // in file order, without those that ended in earlier runs
 	ByID  map[string]*Step
@@ -16,7 +17,8 @@ type schedule struct {
 	Ready    []*Step // steps whose needs are done
 	latest   int     // the highest index of a step that has started
 
-	order  []string       // the ids of all steps in file order, also of those that ended in earlier runs; empty in a session
+	// the ids of all steps in file order, also of those that ended in earlier runs; empty in a session
+	order  []string
 	places map[string]int // in it; only looked up
 
 	past []protocol.StepView // steps that ended in earlier runs and that a report must mention
@@ -44,7 +46,8 @@ func (c *schedule) addStep(step task.Step) *Step {
 	return s
 }
 
-// keepOrder remembers the order of the file, which a run no longer knows from its own steps once some have ended in earlier runs.
+// keepOrder remembers the order of the file, which a run no longer knows from its own steps once
+// some have ended in earlier runs.
 func (c *schedule) keepOrder(order []string) {
 	c.order, c.places = order, make(map[string]int, len(order))
 	for i, id := range order {
@@ -52,7 +55,8 @@ func (c *schedule) keepOrder(order []string) {
 	}
 }
 
-// arrangeSteps works out what each step waits for. Steps are left out if they need one that will never be done.
+// arrangeSteps works out what each step waits for. Steps are left out if they need one that will
+// never be done.
 func (c *schedule) arrangeSteps() {
 	c.Ready = nil
 	for _, s := range c.Steps {
@@ -91,7 +95,8 @@ func (c *schedule) setState(s *Step, state protocol.StepState) {
 	c.changed()
 }
 
-// holdBack makes a step ready again that was about to go on when starting was suspended: without it, the task could seem to be over.
+// holdBack makes a step ready again that was about to go on when starting was suspended: without
+// it, the task could seem to be over.
 func (c *schedule) holdBack(s *Step) {
 	c.setState(s, protocol.NotStarted)
 	c.Ready = append([]*Step{s}, c.Ready...)
@@ -122,12 +127,14 @@ func (c *schedule) restartStep(s *Step) {
 		c.done--
 	}
 	s.Generation++
-	s.err, s.Rollback, s.Undone, s.approved, s.isApproved, s.mustAsk, s.Seq, s.restarting = nil, nil, nil, "", false, false, 0, false
+	s.err, s.Rollback, s.Undone, s.approved, s.isApproved, s.mustAsk, s.Seq, s.restarting = nil, nil, nil, "", false,
+		false, 0, false
 	s.View = s.View.Next(s.Generation)
 	c.setState(s, protocol.NotStarted)
 }
 
-// repeatStep begins the next generation of a parked step, unless what it needs was rolled back meanwhile.
+// repeatStep begins the next generation of a parked step, unless what it needs was rolled back
+// meanwhile.
 func (c *schedule) repeatStep(s *Step) {
 	c.restartStep(s)
 	for _, need := range s.Step.Needs {
@@ -141,7 +148,8 @@ func (c *schedule) repeatStep(s *Step) {
 	}
 }
 
-// TakeOut takes a step that is over out of the schedule, since it is added again, and returns what there is to tell of it.
+// TakeOut takes a step that is over out of the schedule, since it is added again, and returns what
+// there is to tell of it.
 func (c *schedule) TakeOut(id string) (view protocol.StepView) {
 	if i := slices.IndexFunc(c.past, func(v protocol.StepView) bool { return v.ID == id }); i >= 0 {
 		view = c.past[i]
@@ -162,7 +170,8 @@ func (c *schedule) TakeOut(id string) (view protocol.StepView) {
 	return s.View
 }
 
-// leaveOutDependents leaves out the steps that wait for s, which will not be done. A parked one is left out if it is to run again.
+// leaveOutDependents leaves out the steps that wait for s, which will not be done. A parked one is
+// left out if it is to run again.
 func (c *schedule) leaveOutDependents(s *Step) {
 	for _, next := range s.dependents {
 		if next.View.State == protocol.NotStarted {
@@ -177,7 +186,8 @@ func (c *schedule) leaveOut(s *Step, need string) {
 	c.leaveOutDependents(s)
 }
 
-// savepoints returns the sequence number of each savepoint, also of steps that are no longer on the ledger.
+// savepoints returns the sequence number of each savepoint, also of steps that are no longer on the
+// ledger.
 func (c *schedule) savepoints() map[string]int {
 	places := map[string]int{}
 	for _, s := range c.Steps {
@@ -188,8 +198,8 @@ func (c *schedule) savepoints() map[string]int {
 	return places
 }
 
-// isPartial reports whether the task went on although some step is not done. The agent of a session knows what was rolled back, and
-// has gone on from there.
+// isPartial reports whether the task went on although some step is not done. The agent of a session
+// knows what was rolled back, and has gone on from there.
 func (c *schedule) isPartial() bool {
 	isMissing := func(s protocol.StepState) bool {
 		return s == protocol.StepFailed || !c.Live && (s == protocol.RolledBack || s == protocol.LeftOut)

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Silence notices when the agent of a session is gone. It has one timer, which is set anew only when it fires, so that a step costs
-// no event for it. The zero value notices nothing.
+// Silence notices when the agent of a session is gone. It has one timer, which is set anew only
+// when it fires, so that a step costs no event for it. The zero value notices nothing.
 type Silence struct {
 	Limit  time.Duration // how long the agent may be silent; zero if nobody minds
 	Gone   task.GoneMode
@@ -44,8 +44,8 @@ func (q *Silence) watch(ctx workflow.Context) {
 
 func (q *Silence) isDue() bool { return q.timer != nil && q.timer.IsReady() }
 
-// end does what the session says if its agent was silent for too long: it returns why the session ends, or alerts somebody and
-// returns nil.
+// end does what the session says if its agent was silent for too long: it returns why the session
+// ends, or alerts somebody and returns nil.
 func (q *Silence) end(ctx workflow.Context) *compensations.Cause {
 	q.timer = nil
 	if q.hasTime(ctx) {

@@ -17,7 +17,8 @@ func (t *Task) state(ctx workflow.Context) protocol.State {
 	s := protocol.State{
 		Task: workflow.GetInfo(ctx).WorkflowExecution.ID, Name: t.Compiled.Name, Agent: t.Compiled.Agent,
 		Phase: t.Phase, Cause: t.Ending.Cause, Ignored: t.Inbox.Ignored().Reasons, Report: t.Report,
-		Gates: t.Gates.Views(), Parks: t.Parks.Views(), Troubles: t.shownTroubles(), Done: t.Schedule.done, Total: t.Schedule.Size,
+		Gates: t.Gates.Views(), Parks: t.Parks.Views(), Troubles: t.shownTroubles(), Done: t.Schedule.done,
+		Total: t.Schedule.Size,
 		Stuck: t.executor.stuck,
 	}
 	s.Steps = append(s.Steps, t.Schedule.past[max(0, len(t.Schedule.past)-maxViewed/2):]...)

@@ -56,7 +56,8 @@ func (s *Step) IsSatisfied() bool {
 	return s.View.State == protocol.Done || s.View.State == protocol.StepFailed && s.Step.OnFailure.Do == task.FailContinue
 }
 
-// IsOver reports whether the step will not run any more, unless the task unwinds to a savepoint before it.
+// IsOver reports whether the step will not run any more, unless the task unwinds to a savepoint
+// before it.
 func (s *Step) IsOver() bool {
 	if s.Rollback != nil {
 		return false
@@ -71,7 +72,8 @@ func (s *Step) IsOver() bool {
 
 // isNotable reports whether a report must mention the step: it began and was not simply done.
 func (s *Step) isNotable() bool {
-	return s.View.State != protocol.NotStarted && (s.View.State != protocol.Done || len(s.View.Notes)+len(s.View.Tried) > 0)
+	return s.View.State != protocol.NotStarted &&
+		(s.View.State != protocol.Done || len(s.View.Notes)+len(s.View.Tried) > 0)
 }
 
 // consent says who has let the step make its change.
@@ -135,8 +137,8 @@ type parkDecision struct {
 // isDue reports whether the decision can be carried out, or refused.
 func (d *parkDecision) isDue() bool { return !d.checking || d.corrected != nil || d.Refusal != nil }
 
-// Rollback undoes a failed step, and what its on_failure says, before the task goes on; or the part of a session that its agent
-// asks to undo.
+// Rollback undoes a failed step, and what its on_failure says, before the task goes on; or the part
+// of a session that its agent asks to undo.
 type Rollback struct {
 	step  *Step // nil if the agent asks for it
 	Cause compensations.Cause
@@ -162,6 +164,7 @@ func (r *Rollback) covers(e activities.Entry) bool {
 // take notes which entries a rollback has undone.
 func (r *Rollback) take(undone []activities.Entry) {
 	for _, e := range undone {
-		r.Taken = append(r.Taken, protocol.TakenStep{ID: e.Step, Seq: e.Seq, Generation: max(1, e.Generation), Savepoint: e.Savepoint})
+		r.Taken = append(r.Taken,
+			protocol.TakenStep{ID: e.Step, Seq: e.Seq, Generation: max(1, e.Generation), Savepoint: e.Savepoint})
 	}
 }

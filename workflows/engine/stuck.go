@@ -12,7 +12,9 @@ import (
 // getStuck has the run stay.
 func (t *Task) getStuck(ctx workflow.Context, problem error) {
 	t.executor.draining, t.executor.paused = false, false
-	why := fmt.Sprintf("it cannot go on, because what the next run would need is too large: %v; roll back a part of it, or cancel it", problem)
+	why := fmt.Sprintf(
+		"it cannot go on, because what the next run would need is too large: %v; roll back a part of it, or cancel it",
+		problem)
 	if t.executor.stuck == "" && !t.wasStuck {
 		t.notes = append(t.notes, "it was stuck: "+problem.Error())
 		t.SendAlert(ctx, compensations.StepReport{State: string(protocol.Stuck), Reason: why})

@@ -11,15 +11,18 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// takeOverLedger adds what the original run had registered after the reset point to the ledger. It returns false if that can
-// never be known.
+// takeOverLedger adds what the original run had registered after the reset point to the ledger. It
+// returns false if that can never be known.
 func (t *Task) takeOverLedger(ctx workflow.Context, reset *compensations.Cause) bool {
 	ledger, err := calls.ReadLedger(ctx, "read the ledger of the run that was reset", protocol.LedgerRequest{
 		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID, RunID: compensations.OriginalRun(ctx),
 	})
 	if err != nil { // final: its history is gone
-		t.notes = append(t.notes, fmt.Sprintf("%s; the ledger of the original could not be read, so steps that it started after the reset point are not undone: %s",
-			reset.Text, compensations.Reason(err)))
+		t.notes = append(t.notes,
+			fmt.Sprintf(
+				"%s; the ledger of the original could not be read, so steps that it started after the reset point are not "+
+					"undone: %s",
+				reset.Text, compensations.Reason(err)))
 		return false
 	}
 	isThere := map[string]bool{}
@@ -35,7 +38,8 @@ func (t *Task) takeOverLedger(ctx workflow.Context, reset *compensations.Cause) 
 	return !ledger.Unknown
 }
 
-// holdReset holds the records of a task that was reset after it had completed. Where some are released, everything stays as it is.
+// holdReset holds the records of a task that was reset after it had completed. Where some are
+// released, everything stays as it is.
 func (t *Task) holdReset(ctx workflow.Context, original protocol.Ledger) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()

@@ -17,8 +17,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Task is one run of a task: of an AgentTask, or of a workflow that recovers one, rolls it back or redoes it. It decides
-// what comes next and leaves the rest to its parts, each of which owns its state and can be read without the others.
+// Task is one run of a task: of an AgentTask, or of a workflow that recovers one, rolls it back or
+// redoes it. It decides what comes next and leaves the rest to its parts, each of which owns its
+// state and can be read without the others.
 type Task struct {
 	variant  Variant
 	refusal  error     // why it must not begin; nil if it may
@@ -68,11 +69,12 @@ type Variant struct {
 	ContinueAsNew func(ctx workflow.Context, carry json.RawMessage) error
 }
 
-// Extend makes the extension of a task; carried is what the previous run has handed over of it. It returns nil for a plain task.
+// Extend makes the extension of a task; carried is what the previous run has handed over of it. It
+// returns nil for a plain task.
 type Extend func(t *Task, carried *protocol.SessionCarry) Extension
 
-// StepCheck checks steps before a session accepts them, with all that the worker knows of its actions. It is not called in a replay,
-// so it may change with the worker.
+// StepCheck checks steps before a session accepts them, with all that the worker knows of its
+// actions. It is not called in a replay, so it may change with the worker.
 type StepCheck func(task.Addition) error
 
 // Stuck says why there can be no next run; empty if there can.
@@ -153,7 +155,8 @@ func bytesOf(step task.Step) int {
 	return len(step.With) + payload.SizeOf(step.Check) + NamesOf(step).size() + stepBytes
 }
 
-// replaceParams notes that a person has given a step other parameters: it no longer repeats what was rolled back.
+// replaceParams notes that a person has given a step other parameters: it no longer repeats what
+// was rolled back.
 func (t *Task) replaceParams(id string, with json.RawMessage) {
 	delete(t.runner.redoes, id)
 	t.extension.Correct(id, with)
@@ -177,7 +180,8 @@ type details struct {
 // markStale has the details rewritten, once for everything that changes in one workflow task.
 func (d *details) markStale() { d.stale = true }
 
-// isLong reports whether the run should be continued by another one. One that is stuck stays, until much less is left to undo.
+// isLong reports whether the run should be continued by another one. One that is stuck stays, until
+// much less is left to undo.
 func (t *Task) isLong(ctx workflow.Context) bool {
 	if t.Phase == protocol.Unwinding && t.stuckAt > 0 {
 		pending, _ := t.Saga.Pending()
@@ -196,7 +200,8 @@ func (t *Task) SendAlert(ctx workflow.Context, about compensations.StepReport) {
 	t.alerts.send(ctx, []compensations.StepReport{about})
 }
 
-// awaitAlerts gives the alerts that are under way a short time: no run ends, and none continues as new, with an activity pending.
+// awaitAlerts gives the alerts that are under way a short time: no run ends, and none continues as
+// new, with an activity pending.
 func (t *Task) awaitAlerts(ctx workflow.Context) {
 	if t.alerts.flights == 0 {
 		return
@@ -213,7 +218,9 @@ func (t *Task) giveUpAlerts() {
 		if reason == "" {
 			reason = "there was no time left"
 		}
-		t.notes = append(t.notes, fmt.Sprintf("nobody was alerted about %s, as the webhook did not take it: %s", activities.CountOf(n, "thing"), reason))
+		t.notes = append(t.notes,
+			fmt.Sprintf("nobody was alerted about %s, as the webhook did not take it: %s", activities.CountOf(n, "thing"),
+				reason))
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// markWaiting shows that no worker serves the place of a step that is to run, and alerts the first time. A worker that comes back
-// takes the step without being asked.
+// markWaiting shows that no worker serves the place of a step that is to run, and alerts the first
+// time. A worker that comes back takes the step without being asked.
 func (t *Task) markWaiting(ctx workflow.Context, step task.Step) {
 	s := t.Schedule.ByID[step.ID]
 	first := s.View.Waiting == ""
@@ -18,7 +18,9 @@ func (t *Task) markWaiting(ctx workflow.Context, step task.Step) {
 		return
 	}
 	workflow.GetMetricsHandler(ctx).WithTags(map[string]string{"action": step.Uses}).Counter(metricWaiting).Inc(1)
-	t.SendAlert(ctx, compensations.StepReport{Step: step.ID, Action: step.Uses, State: string(compensations.Waiting), Reason: s.View.Waiting})
+	t.SendAlert(ctx,
+		compensations.StepReport{Step: step.ID, Action: step.Uses, State: string(compensations.Waiting),
+			Reason: s.View.Waiting})
 }
 
 // markServed ends the waiting of a step.

@@ -24,8 +24,8 @@ type envelope struct {
 // prefix is the beginning of an envelope's JSON. No packed value has a field of that name.
 const prefix = `{"gzip":`
 
-// Marshal encodes a value as plain JSON, so that a history is readable, or compressed if that has more than Max bytes. It fails
-// if the compressed value has more than Max bytes too.
+// Marshal encodes a value as plain JSON, so that a history is readable, or compressed if that has
+// more than Max bytes. It fails if the compressed value has more than Max bytes too.
 func Marshal(v any) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil || len(raw) <= Max {

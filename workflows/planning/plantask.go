@@ -12,15 +12,18 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// PlanTask plans every step of a task against the world as it is, and touches nothing. What the plans leave in journals is
-// released in the end, on every path; where the run is ended before, by ClearPlan.
+// PlanTask plans every step of a task against the world as it is, and touches nothing. What the
+// plans leave in journals is released in the end, on every path; where the run is ended before, by
+// ClearPlan.
 func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) {
 	compiled, err := calls.Compile(ctx, doc)
 	if err != nil {
 		return protocol.Plan{}, err
 	}
 	if n := len(compiled.Steps); n > maxPlanned {
-		return protocol.Plan{}, protocol.Refusef("steps: %d are more than the %d that can be planned at once; split the task to plan it", n, maxPlanned)
+		return protocol.Plan{},
+			protocol.Refusef("steps: %d are more than the %d that can be planned at once; split the task to plan it", n,
+				maxPlanned)
 	}
 	seen, err := calls.Preflight(ctx, compiled)
 	if err != nil {
@@ -78,30 +81,33 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) 
 	return plan, ctx.Err()
 }
 
-// How long to wait for a host that is to release what planning left there: for a plan that somebody waits for, and for ClearPlan.
+// How long to wait for a host that is to release what planning left there: for a plan that somebody
+// waits for, and for ClearPlan.
 const (
 	releasePatience = 10 * time.Minute
 	clearPatience   = 24 * time.Hour
 )
 
-// ClearPlan releases what a PlanTask left in journals that was ended before it could do so. LedgerActivity refuses it a plan that
-// may still do so itself, so anybody may start it.
+// ClearPlan releases what a PlanTask left in journals that was ended before it could do so.
+// LedgerActivity refuses it a plan that may still do so itself, so anybody may start it.
 func ClearPlan(ctx workflow.Context, plan protocol.Chain) error {
-	ledger, err := calls.ReadLedger(ctx, "read what was planned", protocol.LedgerRequest{WorkflowID: plan.WorkflowID, RunID: plan.RunID})
+	ledger, err := calls.ReadLedger(ctx, "read what was planned",
+		protocol.LedgerRequest{WorkflowID: plan.WorkflowID, RunID: plan.RunID})
 	if err != nil {
 		return err
 	}
 	return calls.ReleaseEntries(ctx, ledger.Entries, clearPatience)
 }
 
-// publishPlanOpen says that a plan may leave something in journals; whoever finds it closed like that clears it. A plan that has no
-// status any more has left nothing.
+// publishPlanOpen says that a plan may leave something in journals; whoever finds it closed like
+// that clears it. A plan that has no status any more has left nothing.
 func publishPlanOpen(ctx workflow.Context) (closed func()) {
 	calls.UpsertAttributes(ctx, protocol.AttributeStatus.ValueSet(string(compensations.Open)))
 	return func() { calls.UpsertAttributes(ctx, protocol.AttributeStatus.ValueUnset()) }
 }
 
-// maxPlanned is the largest number of steps that PlanTask takes, because it does not continue as new.
+// maxPlanned is the largest number of steps that PlanTask takes, because it does not continue as
+// new.
 const maxPlanned = 3000
 
 // maxDiffs is the largest size of all diffs of a Plan together.

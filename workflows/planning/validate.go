@@ -10,7 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// ValidateTask has the workers that would run a task look at each of its steps, and touches nothing.
+// ValidateTask has the workers that would run a task look at each of its steps, and touches
+// nothing.
 func ValidateTask(ctx workflow.Context, doc json.RawMessage) (protocol.Validation, error) {
 	compiled, err := calls.Compile(ctx, doc)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Alert describes what needs a person: a step at its gate, an undo that is parked or waits for its host. A webhook gets a list of them, as JSON.
+// Alert describes what needs a person: a step at its gate, an undo that is parked or waits for its
+// host. A webhook gets a list of them, as JSON.
 type Alert struct {
 	Task   string                  `json:"task"`
 	Run    string                  `json:"run"`
@@ -26,9 +27,11 @@ const Gated compensations.UndoState = "at-gate"
 // Failing is the state in an Alert about a Trouble.
 const Failing compensations.UndoState = "failing"
 
-// A run that is long hands the task to the next one. Where it cannot, because that would be too large for a payload even with short texts,
-// it is stuck: it stays, starts no step, and says why. A person is alerted. What makes it smaller goes on, and it tries again after that:
-// a session can roll back a part. It can be canceled, aborted or finished, and unwinds in this run, as far as it has to.
+// A run that is long hands the task to the next one. Where it cannot, because that would be too
+// large for a payload even with short texts, it is stuck: it stays, starts no step, and says why. A
+// person is alerted. What makes it smaller goes on, and it tries again after that: a session can
+// roll back a part. It can be canceled, aborted or finished, and unwinds in this run, as far as it
+// has to.
 
 // Stuck is the state in an Alert of a task that cannot go on.
 const Stuck compensations.UndoState = "stuck"

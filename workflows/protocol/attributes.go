@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
-// OpenAttributes are what a client starts a task with: it is open from its first event on. ServingAttributes tell also which
-// task the workflow serves.
+// OpenAttributes are what a client starts a task with: it is open from its first event on.
+// ServingAttributes tell also which task the workflow serves.
 func OpenAttributes(agent string) temporal.SearchAttributes { return ServingAttributes(agent, "") }
 
 // ServingAttributes are those of a workflow that serves a task.
@@ -27,7 +27,8 @@ func ServingAttributes(agent, task string) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(updates...)
 }
 
-// MemoName is the memo that holds a task's name, for lists: a search attribute would have to be registered.
+// MemoName is the memo that holds a task's name, for lists: a search attribute would have to be
+// registered.
 const MemoName = "unwindName"
 
 // NameMemo is the memo that a client starts a task with.
@@ -35,7 +36,8 @@ func NameMemo(name string) map[string]any {
 	return map[string]any{MemoName: payload.Clip(name, payload.MaxName)}
 }
 
-// StuckMark stands in the search attribute where otherwise the first parked step does, of a task that is stuck. No step has this id.
+// StuckMark stands in the search attribute where otherwise the first parked step does, of a task
+// that is stuck. No step has this id.
 const StuckMark = "(stuck)"
 
 // AllAbout is a link, as Markdown, to all that serves a task.

@@ -12,11 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// CarryVersion is the only format of Carry that this code writes and reads. Formats 1 and 2 were never released.
+// CarryVersion is the only format of Carry that this code writes and reads. Formats 1 and 2 were
+// never released.
 const CarryVersion = 3
 
-// Carry is a task as data: what a run hands to the next one of its chain. Together with what that run schedules, it is all that
-// undoing needs. A Carry decoded from another version holds only its Version: see WrongVersion.
+// Carry is a task as data: what a run hands to the next one of its chain. Together with what that
+// run schedules, it is all that undoing needs. A Carry decoded from another version holds only its
+// Version: see WrongVersion.
 type Carry struct {
 	Version int                  `json:"v"`
 	Saga    compensations.Carry  `json:"saga"`
@@ -25,7 +27,8 @@ type Carry struct {
 	Cause   *compensations.Cause `json:"cause,omitempty"`
 	// Compiled holds the steps that are not done, or may be repeated.
 	Compiled task.Compiled `json:"compiled"`
-	// Order is the order of the file: the ids of all steps, also of those that are over. A session has none.
+	// Order is the order of the file: the ids of all steps, also of those that are over. A session has
+	// none.
 	Order []string `json:"order,omitempty"`
 	// Steps are the states of those that have begun.
 	Steps   map[string]StepCarry      `json:"steps,omitempty"`
@@ -38,7 +41,8 @@ type Carry struct {
 	// Size is the number of steps in the whole task, Done the number that are done.
 	Size int `json:"size,omitempty"`
 	Done int `json:"done,omitempty"`
-	// Pivot is the sequence number of the last pivot that is done; Committed is how many steps have left the ledger for good.
+	// Pivot is the sequence number of the last pivot that is done; Committed is how many steps have
+	// left the ledger for good.
 	Pivot     int `json:"pivot,omitempty"`
 	Committed int `json:"committed,omitempty"`
 	// Unwound counts how often each step has unwound to its savepoint.
@@ -101,10 +105,12 @@ type RollbackCarry struct {
 	Begun bool `json:"begun,omitempty"`
 	// From is the first sequence number that is undone.
 	From int `json:"from"`
-	// Request is the update of a session that asks for it; Undone is what became of the steps that it has undone so far.
+	// Request is the update of a session that asks for it; Undone is what became of the steps that it
+	// has undone so far.
 	Request string                     `json:"request,omitempty"`
 	Undone  []compensations.StepReport `json:"undone,omitempty"`
-	// To is the savepoint that it goes back to, Taken what it has taken back so far, Unfinished the steps that it has kept from ending.
+	// To is the savepoint that it goes back to, Taken what it has taken back so far, Unfinished the
+	// steps that it has kept from ending.
 	To         string      `json:"to,omitempty"`
 	Branch     *Branch     `json:"branch,omitempty"`
 	Taken      []TakenStep `json:"taken,omitempty"`
@@ -116,8 +122,9 @@ type bareCarry Carry
 // MarshalJSON packs a long carry.
 func (c Carry) MarshalJSON() ([]byte, error) { return packed.Marshal(bareCarry(c)) }
 
-// UnmarshalJSON reads what MarshalJSON has written. Of another version it reads only the version, so that the run waits for a
-// worker of that version: an argument that cannot be decoded would end it with nothing undone.
+// UnmarshalJSON reads what MarshalJSON has written. Of another version it reads only the version,
+// so that the run waits for a worker of that version: an argument that cannot be decoded would end
+// it with nothing undone.
 func (c *Carry) UnmarshalJSON(raw []byte) error {
 	*c = Carry{}
 	err := packed.Unmarshal(raw, (*bareCarry)(c))
@@ -138,7 +145,8 @@ func (c *Carry) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// WrongVersion says why this code cannot continue a run that was handed c, and the way out. It is empty if it can.
+// WrongVersion says why this code cannot continue a run that was handed c, and the way out. It is
+// empty if it can.
 func (c Carry) WrongVersion() string {
 	if c.Version == CarryVersion {
 		return ""
@@ -147,7 +155,8 @@ func (c Carry) WrongVersion() string {
 	if c.Version > CarryVersion {
 		wayOut = "upgrade this one"
 	}
-	return fmt.Sprintf("recorded by a version that this one cannot undo: the run before handed it format %d, and this one knows %d; %s",
+	return fmt.Sprintf(
+		"recorded by a version that this one cannot undo: the run before handed it format %d, and this one knows %d; %s",
 		c.Version, CarryVersion, wayOut)
 }
 
@@ -157,7 +166,8 @@ type SessionCarry struct {
 	Document json.RawMessage   `json:"document"`
 	Open     bool              `json:"open,omitempty"`
 	Places   map[string]Places `json:"places,omitempty"`
-	// Named counts the steps that were given an id; Used are the ids of all steps, and Seen those of the last requests, 8 bytes of each.
+	// Named counts the steps that were given an id; Used are the ids of all steps, and Seen those of
+	// the last requests, 8 bytes of each.
 	Named int    `json:"named,omitempty"`
 	Used  []byte `json:"used,omitempty"`
 	Seen  []byte `json:"seen,omitempty"`
@@ -173,7 +183,8 @@ type SessionCarry struct {
 	Asked   bool      `json:"asked,omitempty"`
 	// Dropped counts steps that a report leaves out.
 	Dropped int `json:"dropped,omitempty"`
-	// TakenBack is what can be redone, and Written are steps as they were written, by id. Released says that some are no longer kept.
+	// TakenBack is what can be redone, and Written are steps as they were written, by id. Released
+	// says that some are no longer kept.
 	Contexts  []Context                  `json:"contexts,omitempty"`
 	Notes     []Note                     `json:"notes,omitempty"`
 	Forgotten []Context                  `json:"forgotten,omitempty"` // that their hosts may still have

@@ -7,9 +7,10 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/packed"
 )
 
-// A context is the state of an agent, such as its conversation, as the agent has given it to its session. It may hold secrets, so it
-// must not be in a history, where every argument of an update or an activity is. It goes to a host as the argument of a query, which
-// leaves no trace, and is stored there in a journal. The session is then told its digest, and remembers that.
+// A context is the state of an agent, such as its conversation, as the agent has given it to its
+// session. It may hold secrets, so it must not be in a history, where every argument of an update
+// or an activity is. It goes to a host as the argument of a query, which leaves no trace, and is
+// stored there in a journal. The session is then told its digest, and remembers that.
 
 // Context describes what an agent has given to its session.
 type Context struct {
@@ -21,19 +22,22 @@ type Context struct {
 	// Host has it, and serves Queue.
 	Host  string `json:"host"`
 	Queue string `json:"queue"`
-	// Savepoint is the one that it was given with. Seq is the sequence number of the last step before it, and At when it came.
+	// Savepoint is the one that it was given with. Seq is the sequence number of the last step before
+	// it, and At when it came.
 	Savepoint string    `json:"savepoint,omitempty"`
 	Seq       int       `json:"seq,omitempty"`
 	At        time.Time `json:"at,omitzero"`
 }
 
-// Anywhere is the context without the host that has it, which may be another one when a request is repeated.
+// Anywhere is the context without the host that has it, which may be another one when a request is
+// repeated.
 func (c Context) Anywhere() Context {
 	c.Host, c.Queue = "", ""
 	return c
 }
 
-// ContextsType serves the queries QueryKeep and QueryContext for the host of the worker that answers them: no argument, no result.
+// ContextsType serves the queries QueryKeep and QueryContext for the host of the worker that
+// answers them: no argument, no result.
 const ContextsType = "Contexts"
 
 // Queries of ContextsType.

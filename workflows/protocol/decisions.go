@@ -9,18 +9,20 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Decision is the payload of the signals, and the argument of the updates, approve and reject: {"step": ..., "digest": ..., "who": ..., "why": ...}.
+// Decision is the payload of the signals, and the argument of the updates, approve and reject:
+// {"step": ..., "digest": ..., "who": ..., "why": ...}.
 type Decision struct {
 	Step string `json:"step"`
-	// Digest identifies the gate's present opening: it covers the change, the step's token and the number of the opening.
+	// Digest identifies the gate's present opening: it covers the change, the step's token and the
+	// number of the opening.
 	Digest activities.Digest `json:"digest"`
 	// Who is a claim: a bare signal proves nothing.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
 }
 
-// Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an undo that is parked, or about a
-// step that is.
+// Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an
+// undo that is parked, or about a step that is.
 type Resolution struct {
 	compensations.Resolution
 
@@ -28,7 +30,8 @@ type Resolution struct {
 	With json.RawMessage `json:"with,omitempty"`
 }
 
-// DoUnwind is the decision about a parked step to unwind the task. The others are compensations.Retry and compensations.Skip.
+// DoUnwind is the decision about a parked step to unwind the task. The others are
+// compensations.Retry and compensations.Skip.
 const DoUnwind compensations.Do = "unwind"
 
 // CheckUndo refuses what only fits a parked step.
@@ -41,20 +44,23 @@ func (r Resolution) CheckUndo() error {
 
 func (r Resolution) HasWith() bool { return len(r.With) > 0 && string(r.With) != "null" }
 
-// Updates that decide what waits for a person, in every task, recovery, rollback and redo. They mean the same as the signals of the
-// same names and take the same arguments, and each answers with a DecisionAnswer once it has taken effect. One that decides nothing is
-// refused with NothingDecided and leaves no trace in the history.
+// Updates that decide what waits for a person, in every task, recovery, rollback and redo. They
+// mean the same as the signals of the same names and take the same arguments, and each answers with
+// a DecisionAnswer once it has taken effect. One that decides nothing is refused with
+// NothingDecided and leaves no trace in the history.
 const (
 	// UpdateApprove opens a gate: argument Decision.
 	UpdateApprove = SignalApprove
 	// UpdateReject ends the task at a gate: argument Decision.
 	UpdateReject = SignalReject
-	// UpdateResolve decides about an undo that is parked or waits for its host, or about a step that is parked: argument Resolution.
+	// UpdateResolve decides about an undo that is parked or waits for its host, or about a step that
+	// is parked: argument Resolution.
 	UpdateResolve = compensations.SignalResolve
 )
 
-// NothingDecided is the type of the ApplicationError with which an update that decides nothing is refused: nothing waits at that step, or
-// something other than the digest says. The message says which.
+// NothingDecided is the type of the ApplicationError with which an update that decides nothing is
+// refused: nothing waits at that step, or something other than the digest says. The message says
+// which.
 const NothingDecided = "NothingDecided"
 
 // DecisionAnswer is what an update that decides has come to.
@@ -69,7 +75,8 @@ type DecisionAnswer struct {
 	Cause *compensations.Cause `json:"cause,omitempty"`
 }
 
-// RefuseDecision returns the error with which an update that decides nothing is refused; nil for nil.
+// RefuseDecision returns the error with which an update that decides nothing is refused; nil for
+// nil.
 func RefuseDecision(err error) error {
 	if err == nil {
 		return nil

@@ -10,10 +10,12 @@ import (
 )
 
 const (
-	// MaxReport is the largest size of a report, which is in the history as the result or in the failure.
+	// MaxReport is the largest size of a report, which is in the history as the result or in the
+	// failure.
 	MaxReport = 1_000_000
-	// maxAnswer bounds the answer to an update: a server lets ten be under way, and all may be answered in one message of at most 4 MB,
-	// beside the arguments of the activities that are scheduled in the same workflow task, and a report.
+	// maxAnswer bounds the answer to an update: a server lets ten be under way, and all may be
+	// answered in one message of at most 4 MB, beside the arguments of the activities that are
+	// scheduled in the same workflow task, and a report.
 	maxAnswer = 200_000
 )
 
@@ -35,7 +37,10 @@ func (s *State) Fit() {
 	for _, n := range payload.Shorter {
 		cuts = append(cuts, payload.Cut{What: "texts of steps", Make: func() { s.Steps = clipViews(s.Steps, n) }})
 	}
-	s.Omitted = payload.Shorten(&s.Steps, maxShownSteps, append(cuts, payload.Cut{What: "the first steps", Make: func() { s.Steps = payload.KeepLast(s.Steps, maxShownSteps, payload.SizeOfItem) }})...)
+	s.Omitted = payload.Shorten(&s.Steps, maxShownSteps,
+		append(cuts,
+			payload.Cut{What: "the first steps",
+				Make: func() { s.Steps = payload.KeepLast(s.Steps, maxShownSteps, payload.SizeOfItem) }})...)
 	s.Omitted = append(s.Omitted, keepLastOf(&s.Ignored, "ignored signal")...)
 	if s.Session != nil {
 		s.Omitted = append(s.Omitted, s.Session.fit()...)
@@ -70,7 +75,8 @@ func clipViews(views []StepView, n int) []StepView {
 	for i := range views {
 		v := &views[i]
 		v.Summary, v.Error, v.Waiting = payload.Clip(v.Summary, n), payload.Clip(v.Error, n), payload.Clip(v.Waiting, n)
-		v.Notes, v.Tried, v.Outputs = payload.ClipLast(v.Notes, n), shortenTried(v.Tried[max(0, len(v.Tried)-payload.MaxTexts):], n), nil
+		v.Notes, v.Tried, v.Outputs = payload.ClipLast(v.Notes, n),
+			shortenTried(v.Tried[max(0, len(v.Tried)-payload.MaxTexts):], n), nil
 	}
 	return views
 }
@@ -78,7 +84,8 @@ func clipViews(views []StepView, n int) []StepView {
 // fit shortens the lists of a session, each to its part.
 func (v *SessionView) fit() (omitted []string) {
 	return slices.Concat(
-		keepLastOf(&v.Savepoints, "savepoint"), keepLastOf(&v.Contexts, "earlier context"), keepLastOf(&v.Notes, "earlier note"),
+		keepLastOf(&v.Savepoints, "savepoint"), keepLastOf(&v.Contexts, "earlier context"),
+		keepLastOf(&v.Notes, "earlier note"),
 		keepLastOf(&v.TakenBack, "earlier rollback"), keepLastOf(&v.Since, "earlier step since the last context"),
 	)
 }
@@ -101,7 +108,8 @@ func fitReport(r *compensations.Report, limit int) *compensations.Report {
 	short := *r
 	short.Steps, short.Notes, short.Cause = slices.Clone(r.Steps), slices.Clone(r.Notes), ShortCause(r.Cause)
 	short.Fit(limit)
-	payload.Shorten(&short, limit, payload.Cut{Make: func() { short.Notes = payload.ClipLast(short.Notes, payload.MaxName) }})
+	payload.Shorten(&short, limit,
+		payload.Cut{Make: func() { short.Notes = payload.ClipLast(short.Notes, payload.MaxName) }})
 	return &short
 }
 
@@ -114,7 +122,8 @@ func ShortCause(c *compensations.Cause) *compensations.Cause {
 	return &short
 }
 
-// Fit shortens a to what an update may answer. Of each step it says that it waits for a person, of the first of these all about it.
+// Fit shortens a to what an update may answer. Of each step it says that it waits for a person, of
+// the first of these all about it.
 func (a *Answer) Fit() {
 	a.Cause = ShortCause(a.Cause)
 	a.Steps, a.Undone, a.Waiting = slices.Clone(a.Steps), slices.Clone(a.Undone), slices.Clone(a.Waiting)
@@ -126,14 +135,16 @@ func (a *Answer) Fit() {
 		}
 	}
 	first := slices.IndexFunc(a.Steps, func(s StepAnswer) bool { return s.Gate != nil || s.Park != nil })
-	cuts := []payload.Cut{{What: "the middle of outputs", Make: eachStep(func(_ int, s *StepAnswer) { s.Outputs = CutOutputs(s.Outputs) })}}
+	cuts := []payload.Cut{{What: "the middle of outputs",
+		Make: eachStep(func(_ int, s *StepAnswer) { s.Outputs = CutOutputs(s.Outputs) })}}
 	for _, n := range payload.Shorter {
 		cuts = append(cuts,
-			payload.Cut{What: "changes and parameters of steps that wait, except for the first", Make: eachStep(func(i int, s *StepAnswer) {
-				if i != first {
-					s.Gate, s.Park = s.Gate.short(n), s.Park.short(n)
-				}
-			})},
+			payload.Cut{What: "changes and parameters of steps that wait, except for the first",
+				Make: eachStep(func(i int, s *StepAnswer) {
+					if i != first {
+						s.Gate, s.Park = s.Gate.short(n), s.Park.short(n)
+					}
+				})},
 			payload.Cut{What: "texts of undos", Make: func() { shortenUndos(a.Undone, n); shortenUndos(a.Waiting, n) }},
 			payload.Cut{What: "texts of steps", Make: eachStep(func(_ int, s *StepAnswer) { s.shorten(n) })})
 	}
@@ -150,15 +161,18 @@ func (a *Answer) Fit() {
 // maxOmitted is how long it can be to say what is left out.
 const maxOmitted = 1000
 
-// dropRows keeps the rows of an answer that fit, and counts the others by their state: of steps first those that a person or the agent
-// has to look at.
+// dropRows keeps the rows of an answer that fit, and counts the others by their state: of steps
+// first those that a person or the agent has to look at.
 func (a *Answer) dropRows() {
 	a.More = map[string]int{}
-	part := (maxAnswer - payload.SizeOf(Answer{Request: a.Request, Cause: a.Cause, Context: a.Context, Report: a.Report})) / 5
+	part := (maxAnswer - payload.SizeOf(Answer{Request: a.Request, Cause: a.Cause, Context: a.Context,
+		Report: a.Report})) / 5
 	isDone := func(s StepAnswer) bool { return s.State == Done }
 	kept := payload.KeepFirst(slices.DeleteFunc(slices.Clone(a.Steps), isDone), 2*part)
 	if left := 2*part - payload.SizeOf(kept); left > 0 {
-		kept = append(slices.Clip(kept), payload.KeepLast(slices.DeleteFunc(slices.Clone(a.Steps), func(s StepAnswer) bool { return !isDone(s) }), left, payload.SizeOfItem)...)
+		kept = append(slices.Clip(kept),
+			payload.KeepLast(slices.DeleteFunc(slices.Clone(a.Steps), func(s StepAnswer) bool { return !isDone(s) }), left,
+				payload.SizeOfItem)...)
 	}
 	isKept := map[string]bool{}
 	for _, s := range kept {
@@ -214,7 +228,8 @@ func (g *GateView) short(n int) *GateView {
 
 func shortChange(c activities.Change, n int) activities.Change {
 	c.Summary, c.Diff, c.Undo = payload.Clip(c.Summary, n), activities.HeadDiff(c.Diff, n), payload.Clip(c.Undo, n)
-	c.Losses, c.Facts, c.Keys, c.Schema = payload.ClipFirst(c.Losses, n), payload.ClipFirst(c.Facts, n), payload.ClipFirst(c.Keys, n), payload.ClipFirst(c.Schema, n)
+	c.Losses, c.Facts, c.Keys, c.Schema = payload.ClipFirst(c.Losses, n), payload.ClipFirst(c.Facts, n),
+		payload.ClipFirst(c.Keys, n), payload.ClipFirst(c.Schema, n)
 	c.Counts = c.Counts[:min(len(c.Counts), payload.MaxTexts)]
 	return c
 }
@@ -234,7 +249,9 @@ func (p *Plan) Fit() {
 			}
 		}})
 	}
-	for _, what := range payload.Shorten(p, payload.Max-maxOmitted, append(cuts, payload.Cut{What: "the last steps", Make: func() { p.Steps = payload.KeepFirst(p.Steps, payload.Max/2) }})...) {
+	for _, what := range payload.Shorten(p, payload.Max-maxOmitted,
+		append(cuts,
+			payload.Cut{What: "the last steps", Make: func() { p.Steps = payload.KeepFirst(p.Steps, payload.Max/2) }})...) {
 		p.Notes = append(p.Notes, "left out, for it would be too long: "+what)
 	}
 }

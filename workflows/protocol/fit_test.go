@@ -14,14 +14,16 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
-// longGate is a gate whose change has a diff and losses that are as long as an action may make them.
+// longGate is a gate whose change has a diff and losses that are as long as an action may make
+// them.
 func longGate(step string) GateView {
 	items := make([]string, activities.MaxItems)
 	for i := range items {
 		items[i] = strings.Repeat("loss", activities.MaxItem/4)
 	}
 	return GateView{Step: step, Digest: "sha256:opening of " + activities.Digest(step), Change: activities.Change{
-		Summary: "would do " + step, Diff: strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29), Digest: "sha256:change",
+		Summary: "would do " + step, Diff: strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29),
+		Digest: "sha256:change",
 		Losses: items,
 	}}
 }
@@ -30,8 +32,11 @@ func TestAStateListsTheFirstGatesWholeAndCountsTheOthers(t *testing.T) {
 	var s State
 	for i := range 500 {
 		s.Gates = append(s.Gates, longGate(fmt.Sprintf("s%d", i)))
-		s.Parks = append(s.Parks, ParkView{Step: fmt.Sprintf("p%d", i), With: json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)})
-		s.Steps = append(s.Steps, StepView{ID: fmt.Sprintf("s%d", i), Error: strings.Repeat("e", 4000), Notes: []string{"a", "b", "c", strings.Repeat("n", 9000)}})
+		s.Parks = append(s.Parks,
+			ParkView{Step: fmt.Sprintf("p%d", i), With: json.RawMessage(`"` + strings.Repeat("x", 60_000) + `"`)})
+		s.Steps = append(s.Steps,
+			StepView{ID: fmt.Sprintf("s%d", i), Error: strings.Repeat("e", 4000),
+				Notes: []string{"a", "b", "c", strings.Repeat("n", 9000)}})
 		s.Ignored = append(s.Ignored, strings.Repeat("\x01", 1000))
 	}
 	s.Session = &SessionView{}
@@ -83,7 +88,8 @@ func longReport(steps int) *compensations.Report {
 	for i := range steps {
 		r.Steps = append(r.Steps, compensations.StepReport{
 			Step: fmt.Sprintf("s%d", i), State: string(compensations.Parked), Reason: "changed since", Digest: "sha256:park",
-			Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:drift", Diff: strings.Repeat("- a line\n", 1000)},
+			Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:drift",
+				Diff: strings.Repeat("- a line\n", 1000)},
 		})
 	}
 	if steps < 10 {
@@ -111,9 +117,11 @@ func TestAnAnswerSaysOfEachStepThatItWaits(t *testing.T) {
 }
 
 func TestAnAnswerOfManyRowsCountsThoseItLeavesOut(t *testing.T) {
-	a := Answer{Request: "redo", Phase: Forward, Undone: longReport(3000).Steps, Waiting: longReport(3000).Steps, Report: longReport(300)}
+	a := Answer{Request: "redo", Phase: Forward, Undone: longReport(3000).Steps, Waiting: longReport(3000).Steps,
+		Report: longReport(300)}
 	for i := range 10_000 {
-		s := StepAnswer{ID: fmt.Sprintf("s%d", i), Uses: "file.write", State: Done, Took: time.Second, Outputs: map[string]any{"id": strings.Repeat("o", 100)}}
+		s := StepAnswer{ID: fmt.Sprintf("s%d", i), Uses: "file.write", State: Done, Took: time.Second,
+			Outputs: map[string]any{"id": strings.Repeat("o", 100)}}
 		if i%3000 == 2999 {
 			s.State, s.Error = RolledBack, strings.Repeat("no ", 1000)
 		}
@@ -139,7 +147,8 @@ func TestTheOutputsOfAnAnswerAreWholeWhileTheyFit(t *testing.T) {
 	answer := func(steps int) Answer {
 		a := Answer{}
 		for i := range steps {
-			a.Steps = append(a.Steps, StepAnswer{ID: fmt.Sprint(i), State: Done, Outputs: map[string]any{"log": strings.Repeat("x", 16_000)}})
+			a.Steps = append(a.Steps,
+				StepAnswer{ID: fmt.Sprint(i), State: Done, Outputs: map[string]any{"log": strings.Repeat("x", 16_000)}})
 		}
 		a.Fit()
 		return a

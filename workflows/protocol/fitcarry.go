@@ -12,9 +12,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
-// Fit returns c as it is carried over, its texts shortened until it fits: a run whose carry is too large fails its workflow
-// tasks for ever. What undoing needs and what people have decided stays; room has kept enough space for that. If it does not fit even so, that
-// is the error.
+// Fit returns c as it is carried over, its texts shortened until it fits: a run whose carry is too
+// large fails its workflow tasks for ever. What undoing needs and what people have decided stays;
+// room has kept enough space for that. If it does not fit even so, that is the error.
 func (c *Carry) Fit() (json.RawMessage, error) {
 	var raw []byte
 	var err error
@@ -23,13 +23,16 @@ func (c *Carry) Fit() (json.RawMessage, error) {
 		return err == nil
 	}
 	if dropped := shortenUntil(fits, c.shorten, &c.Saga.Past); dropped > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("left out, for they are too many to be carried over: %s; the counts hold them", activities.CountOf(dropped, "step")))
+		c.Notes = append(c.Notes,
+			fmt.Sprintf("left out, for they are too many to be carried over: %s; the counts hold them",
+				activities.CountOf(dropped, "step")))
 		fits()
 	}
 	return raw, err
 }
 
-// Fit shortens the texts about undos in l until it can be handed over. It returns an error if l is too large even so.
+// Fit shortens the texts about undos in l until it can be handed over. It returns an error if l is
+// too large even so.
 func (l *Ledger) Fit() error {
 	var err error
 	shortenUntil(func() bool {
@@ -43,7 +46,8 @@ func (l *Ledger) Fit() error {
 	return err
 }
 
-// shortenUntil shortens texts, and then drops steps from past, until fits returns true. It returns the number of dropped steps.
+// shortenUntil shortens texts, and then drops steps from past, until fits returns true. It returns
+// the number of dropped steps.
 func shortenUntil(fits func() bool, shorten func(n int), past *compensations.Past) (dropped int) {
 	for _, n := range []int{1000, payload.MaxName, 40} {
 		if fits() {
@@ -65,7 +69,8 @@ func (c *Carry) shorten(n int) {
 	c.Past = slices.Clone(c.Past)
 	for i := range c.Past {
 		v := &c.Past[i]
-		v.Summary, v.Error, v.Notes, v.Tried = payload.Clip(v.Summary, n), payload.Clip(v.Error, n), payload.ClipAll(v.Notes, n), shortenTried(v.Tried, n)
+		v.Summary, v.Error, v.Notes, v.Tried = payload.Clip(v.Summary, n), payload.Clip(v.Error, n), payload.ClipAll(v.Notes,
+			n), shortenTried(v.Tried, n)
 	}
 	if c.Session != nil {
 		session := *c.Session
@@ -107,10 +112,12 @@ func (c *Carry) shorten(n int) {
 	if more := len(c.Notes) - maxCarriedNotes; more > 0 {
 		c.Notes = append(slices.Clip(c.Notes[:maxCarriedNotes]), "and "+activities.CountOf(more, "more note"))
 	}
-	c.Notes, c.Ignored.Reasons = payload.ClipAll(c.Notes, max(n, payload.MaxName)), payload.ClipAll(c.Ignored.Reasons, max(n, payload.MaxName))
+	c.Notes, c.Ignored.Reasons = payload.ClipAll(c.Notes, max(n, payload.MaxName)), payload.ClipAll(c.Ignored.Reasons,
+		max(n, payload.MaxName))
 }
 
-// shortenOver returns the answers about steps that are over without what their agent can see elsewhere.
+// shortenOver returns the answers about steps that are over without what their agent can see
+// elsewhere.
 func shortenOver(over map[string]StepAnswer, n int) map[string]StepAnswer {
 	over = maps.Clone(over)
 	for id, s := range over {
@@ -172,8 +179,9 @@ func (c *SessionCarry) ForgetSteps() {
 	c.TakenBack, c.Written = nil, nil
 }
 
-// The findings of an unwinding are carried over beside the ledger: texts, which are shortened until they fit, and a row with
-// two digests for each entry that is parked or skipped. Room is reserved for maxProgress such rows.
+// The findings of an unwinding are carried over beside the ledger: texts, which are shortened until
+// they fit, and a row with two digests for each entry that is parked or skipped. Room is reserved
+// for maxProgress such rows.
 const reservedTexts = 100_000
 
 const progressBytes = 100

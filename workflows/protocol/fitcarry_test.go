@@ -29,7 +29,8 @@ func TestTheLargestLedgerIsCarriedWithEveryEntryParked(t *testing.T) {
 	for i := range n {
 		step := fmt.Sprintf("s%04d", i)
 		c.Saga.Entries = append(c.Saga.Entries, activities.Entry{
-			Version: 1, Seq: i + 1, Step: step, Action: "file.write", UndoType: "file.write.undo", Token: activities.NewToken("run", step, 1),
+			Version: 1, Seq: i + 1, Step: step, Action: "file.write", UndoType: "file.write.undo",
+			Token: activities.NewToken("run", step, 1),
 		})
 	}
 	size, err := packed.Size(bareCarry(c))
@@ -41,7 +42,8 @@ func TestTheLargestLedgerIsCarriedWithEveryEntryParked(t *testing.T) {
 		e.Params = json.RawMessage(`"` + incompressibleText(r, each) + `"`)
 		var l compensations.Progress
 		l.State, l.Parks, l.Reason = compensations.Parked, 1, "someone else changed it since: "+incompressibleText(r, 40)
-		l.Undone = activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: activities.DigestOf([]byte(e.Step))}}
+		l.Undone = activities.Undone{Outcome: activities.Drifted,
+			Drift: &activities.Drift{Digest: activities.DigestOf([]byte(e.Step))}}
 		c.Saga.Progress[e.Token] = l
 	}
 	ledger := c
@@ -59,10 +61,13 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	c := Carry{Version: CarryVersion, Steps: map[string]StepCarry{}}
 	for i := range 40 {
 		change := activities.Change{
-			Summary: "write", Diff: incompressibleText(r, activities.MaxDiff), Undo: incompressibleText(r, activities.MaxText), Digest: activities.DigestOf([]byte(fmt.Sprint(i))),
-			Losses: []string{incompressibleText(r, activities.MaxItem)}, Facts: []string{incompressibleText(r, activities.MaxItem)},
+			Summary: "write", Diff: incompressibleText(r, activities.MaxDiff), Undo: incompressibleText(r, activities.MaxText),
+			Digest: activities.DigestOf([]byte(fmt.Sprint(i))),
+			Losses: []string{incompressibleText(r, activities.MaxItem)},
+			Facts:  []string{incompressibleText(r, activities.MaxItem)},
 		}
-		c.Steps[fmt.Sprint(i)] = StepCarry{Gate: &GateCarry{View: GateView{Step: fmt.Sprint(i), Digest: "sha256:opening", Change: change}}}
+		c.Steps[fmt.Sprint(i)] = StepCarry{
+			Gate: &GateCarry{View: GateView{Step: fmt.Sprint(i), Digest: "sha256:opening", Change: change}}}
 	}
 	_, err := c.MarshalJSON()
 	require.Error(t, err)
@@ -73,7 +78,8 @@ func TestManyGatesWithLongDiffsAreCarried(t *testing.T) {
 	after := decodeCarry(t, raw).Steps["7"].Gate.View
 	require.Equal(t, before.View.Digest, after.Digest)
 	require.Equal(t, before.View.Change.Digest, after.Change.Digest)
-	require.Regexp(t, `\.\.\. not shown: 1 more line, \d+ of 32768 bytes\n$`, after.Change.Diff, "not more than must be, and it says so")
+	require.Regexp(t, `\.\.\. not shown: 1 more line, \d+ of 32768 bytes\n$`, after.Change.Diff,
+		"not more than must be, and it says so")
 	require.Equal(t, before, *whole["7"].Gate, "what the run itself shows stays whole")
 }
 

@@ -7,10 +7,13 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
-// CheckID refuses an id for a task or a session that would have to be quoted in a command, or does not fit into a link.
+// CheckID refuses an id for a task or a session that would have to be quoted in a command, or does
+// not fit into a link.
 func CheckID(id string) error {
 	if len(id) > maxID || !idForm.MatchString(id) {
-		return fmt.Errorf("id %q: it stands in commands and links: write a letter or a digit, then letters, digits, '.', '_' and '-', at most %d in all",
+		return fmt.Errorf(
+			"id %q: it stands in commands and links: write a letter or a digit, then letters, digits, '.', '_' and '-', at "+
+				"most %d in all",
 			payload.Clip(id, 40), maxID)
 	}
 	return nil

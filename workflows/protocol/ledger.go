@@ -10,19 +10,23 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Ledger is the result of LedgerActivity: the requested entries, and what is known of them. A long one is packed.
+// Ledger is the result of LedgerActivity: the requested entries, and what is known of them. A long
+// one is packed.
 type Ledger struct {
 	Entries []activities.Entry `json:"entries"`
-	// Progress is what is known of entries whose undo has begun, by token; Past is what became of those that are undone.
+	// Progress is what is known of entries whose undo has begun, by token; Past is what became of
+	// those that are undone.
 	Progress map[string]compensations.Progress `json:"left,omitempty"`
 	Past     compensations.Past                `json:"past,omitzero"`
 	// Unknown means that the ledger of the run that this one was reset from could not be read.
 	Unknown bool `json:"unknown,omitempty"`
 	// Redoable means that the ledger is a rollback's: what its undos remove is kept.
 	Redoable bool `json:"redoable,omitempty"`
-	// Completed means that a run whose steps are on the ledger has completed: retention may have released records of them since.
+	// Completed means that a run whose steps are on the ledger has completed: retention may have
+	// released records of them since.
 	Completed bool `json:"completed,omitempty"`
-	// Committed is how many steps stay done because a later pivot is done; Pivot is the sequence number of the last such pivot.
+	// Committed is how many steps stay done because a later pivot is done; Pivot is the sequence
+	// number of the last such pivot.
 	Committed int `json:"kept,omitempty"`
 	Pivot     int `json:"pivot,omitempty"`
 	// Done are the entries whose forwards are known to have succeeded.
@@ -48,7 +52,8 @@ func (l Ledger) MarshalJSON() ([]byte, error) { return packed.Marshal(bareLedger
 // UnmarshalJSON reads what MarshalJSON has written.
 func (l *Ledger) UnmarshalJSON(raw []byte) error { return packed.Unmarshal(raw, (*bareLedger)(l)) }
 
-// RedoInput is the result of RedoableActivity: what a redo must know of the rolled-back task. A long one is packed.
+// RedoInput is the result of RedoableActivity: what a redo must know of the rolled-back task. A
+// long one is packed.
 type RedoInput struct {
 	// Document is the task document.
 	Document json.RawMessage `json:"document"`
@@ -69,8 +74,8 @@ func (r *RedoInput) UnmarshalJSON(raw []byte) error {
 	return packed.Unmarshal(raw, (*bareRedoInput)(r))
 }
 
-// Part returns the part of a ledger that a rollback undoes: everything since a savepoint, or a step and all that builds on it.
-// If neither is named, it is the whole ledger.
+// Part returns the part of a ledger that a rollback undoes: everything since a savepoint, or a step
+// and all that builds on it. If neither is named, it is the whole ledger.
 func Part(entries []activities.Entry, savepoint, step string) ([]activities.Entry, error) {
 	from, found := 0, savepoint == "" && step == ""
 	for _, e := range entries {
@@ -114,7 +119,8 @@ func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
 	return packed.Unmarshal(raw, (*bareLateSweep)(r))
 }
 
-// Places describe the worlds of a host, by name: the ids of their journals, and why some cannot be used.
+// Places describe the worlds of a host, by name: the ids of their journals, and why some cannot be
+// used.
 type Places struct {
 	Journals map[string]string `json:"journals"`
 	Problems map[string]string `json:"problems,omitempty"`

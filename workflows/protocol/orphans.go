@@ -4,7 +4,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// OrphansRequest is the argument of Orphans: it lists the orphans of a host, or looks at one of them, or undoes it.
+// OrphansRequest is the argument of Orphans: it lists the orphans of a host, or looks at one of
+// them, or undoes it.
 type OrphansRequest struct {
 	// Queue is the task queue of the host.
 	Queue string `json:"queue"`

@@ -16,7 +16,8 @@ const (
 	maxShownOutputs = 128 << 10
 )
 
-// ShowOutputs adds to the views of steps what they have returned; where it is too much, the last steps come first.
+// ShowOutputs adds to the views of steps what they have returned; where it is too much, the last
+// steps come first.
 func ShowOutputs(steps []StepView, returned map[string]map[string]any) {
 	left := maxShownOutputs
 	for i := range slices.Backward(steps) {
@@ -27,7 +28,8 @@ func ShowOutputs(steps []StepView, returned map[string]map[string]any) {
 	}
 }
 
-// CutOutputs returns outputs without the middle of long ones. Of a command, the beginning and the end are what people read.
+// CutOutputs returns outputs without the middle of long ones. Of a command, the beginning and the
+// end are what people read.
 func CutOutputs(all map[string]any) map[string]any {
 	if len(all) == 0 {
 		return nil

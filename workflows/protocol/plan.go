@@ -23,9 +23,11 @@ type PlannedStep struct {
 	Host  string   `json:"host,omitempty"`
 	// Asks says why a person would be asked for approval; empty if nobody would.
 	Asks string `json:"asks,omitempty"`
-	// Refused says why the step is certain to be refused, and with it the task, before anything is touched.
+	// Refused says why the step is certain to be refused, and with it the task, before anything is
+	// touched.
 	Refused string `json:"refused,omitempty"`
-	// Change is nil if it cannot be known before other steps have run; Unknown says why, or what is wrong.
+	// Change is nil if it cannot be known before other steps have run; Unknown says why, or what is
+	// wrong.
 	Change  *activities.Change `json:"change,omitempty"`
 	Unknown string             `json:"unknown,omitempty"`
 }
@@ -36,7 +38,8 @@ type Validation struct {
 	Steps int    `json:"steps"`
 	// Refusals say why the task would be refused before anything is touched; none: it would begin.
 	Refusals []activities.Refusal `json:"refusals,omitempty"`
-	// Later names the steps with parameters that depend on what earlier steps return: those are looked at when they are known.
+	// Later names the steps with parameters that depend on what earlier steps return: those are looked
+	// at when they are known.
 	Later []string `json:"later,omitempty"`
 	// Unseen says what could not be looked at, and why.
 	Unseen []string `json:"unseen,omitempty"`

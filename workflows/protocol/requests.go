@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Chain names a task by the last run of its chain. FirstRunID is its identity: a server may let a workflow id be used again, but
-// never a first run id.
+// Chain names a task by the last run of its chain. FirstRunID is its identity: a server may let a
+// workflow id be used again, but never a first run id.
 type Chain struct {
 	WorkflowID string `json:"workflowId"`
 	// RunID is the last run: the one that is dead, committed, or rolled back.
@@ -27,8 +27,8 @@ type RecoverRequest struct {
 // RecoverID is the id of the one workflow that recovers a chain.
 func RecoverID(c Chain) string { return serviceID("recover", c) }
 
-// serviceID is the id of the one workflow that does something about a chain. It names the task for people, and the chain by its
-// first run.
+// serviceID is the id of the one workflow that does something about a chain. It names the task for
+// people, and the chain by its first run.
 func serviceID(verb string, c Chain) string {
 	id := c.WorkflowID
 	if of := served.FindStringSubmatch(id); of != nil {
@@ -41,9 +41,11 @@ func serviceID(verb string, c Chain) string {
 const maxTaskName = 100
 
 // served is the id of a workflow about a task; the first group is the id of the task.
-var served = regexp.MustCompile(`^(?:recover|rollback|redo)-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-(?:to|step)-.*)?$`)
+var served = regexp.MustCompile(
+	`^(?:recover|rollback|redo)-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-(?:to|step)-.*)?$`)
 
-// RollbackRequest is the argument of Rollback. With neither To nor Step the whole task is rolled back.
+// RollbackRequest is the argument of Rollback. With neither To nor Step the whole task is rolled
+// back.
 type RollbackRequest struct {
 	Chain
 	// To is a savepoint: what was done after it is undone.
@@ -115,10 +117,11 @@ type RetentionResult struct {
 	Orphans []RecordName `json:"orphans,omitempty"`
 	// More counts the orphans that are not listed.
 	More int `json:"more,omitempty"`
-	// Held are records held by a workflow that is gone from the server: they are kept until their rollback window has closed.
+	// Held are records held by a workflow that is gone from the server: they are kept until their
+	// rollback window has closed.
 	Held []RecordName `json:"held,omitempty"`
-	// Abandoned are records of undos that were given up: a person decided to leave the world as it is, and the rollback window
-	// has closed since.
+	// Abandoned are records of undos that were given up: a person decided to leave the world as it is,
+	// and the rollback window has closed since.
 	Abandoned []RecordName `json:"abandoned,omitempty"`
 	Problems  []string     `json:"problems,omitempty"`
 }

@@ -15,7 +15,8 @@ type SessionView struct {
 	Heard      time.Time `json:"heard"`
 	// AgentGone: a person was asked because the agent is gone.
 	AgentGone bool `json:"agentGone,omitempty"`
-	// Contexts are those that the agent has given, the oldest first. Since are the last steps on the ledger that came after the last one.
+	// Contexts are those that the agent has given, the oldest first. Since are the last steps on the
+	// ledger that came after the last one.
 	Contexts []Context `json:"contexts,omitempty"`
 	Since    []string  `json:"since,omitempty"`
 	// Notes are the last ones that the agent has made, the oldest first.
@@ -39,8 +40,9 @@ func (n Note) String() string {
 	return fmt.Sprintf("the agent noted after step %s: %s", n.After, n.Text)
 }
 
-// An agent that tries several ways from one savepoint puts each aside as a branch: a rollback that keeps what it takes back under a
-// name, with what the agent thought of it. It compares them, and redoes the one that it chooses.
+// An agent that tries several ways from one savepoint puts each aside as a branch: a rollback that
+// keeps what it takes back under a name, with what the agent thought of it. It compares them, and
+// redoes the one that it chooses.
 
 // Branch is the name of what a rollback has taken back, and what its agent thought of it.
 type Branch struct {
@@ -58,7 +60,8 @@ type TakenBack struct {
 	Request string `json:"request"`
 	To      string `json:"to,omitempty"`
 	Step    string `json:"step,omitempty"`
-	// Branch is the name that the rollback has given to it; nil for none. Chosen says that it was redone, at least in part.
+	// Branch is the name that the rollback has given to it; nil for none. Chosen says that it was
+	// redone, at least in part.
 	Branch *Branch `json:"branch,omitempty"`
 	Chosen bool    `json:"chosen,omitempty"`
 	// Context is the last one that the agent had given in it.

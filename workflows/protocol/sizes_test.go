@@ -48,7 +48,8 @@ func (d sizes) texts(items, n int) []string {
 
 func (d sizes) change() activities.Change {
 	return activities.Change{
-		Summary: d.text(activities.MaxSummary), Diff: d.text(activities.MaxDiff), Undo: d.text(activities.MaxText), Digest: "sha256:change",
+		Summary: d.text(activities.MaxSummary), Diff: d.text(activities.MaxDiff), Undo: d.text(activities.MaxText),
+		Digest: "sha256:change",
 		Losses: d.texts(activities.MaxItems, activities.MaxItem), Facts: d.texts(activities.MaxItems, activities.MaxItem),
 		Keys: d.texts(activities.MaxItems, activities.MaxItem), Schema: d.texts(activities.MaxItems, activities.MaxItem),
 	}
@@ -58,39 +59,51 @@ func (d sizes) undos(n int) []compensations.StepReport {
 	all := make([]compensations.StepReport, d.upTo(n))
 	for i := range all {
 		all[i] = compensations.StepReport{
-			Step: fmt.Sprintf("s%d", i), State: string([]compensations.UndoState{compensations.Parked, compensations.Settled}[d.IntN(2)]), Reason: d.text(activities.MaxText),
-			Observed: d.text(activities.MaxText), Drift: &activities.Drift{Digest: "sha256:drift", Diff: d.text(activities.MaxDiff)}, Notes: d.texts(3, payload.MaxWhy),
+			Step:     fmt.Sprintf("s%d", i),
+			State:    string([]compensations.UndoState{compensations.Parked, compensations.Settled}[d.IntN(2)]),
+			Reason:   d.text(activities.MaxText),
+			Observed: d.text(activities.MaxText), Drift: &activities.Drift{Digest: "sha256:drift",
+				Diff: d.text(activities.MaxDiff)}, Notes: d.texts(3, payload.MaxWhy),
 		}
 	}
 	return all
 }
 
 func (d sizes) report() *compensations.Report {
-	return &compensations.Report{Status: compensations.Open, Steps: d.undos(300), Notes: d.texts(200, payload.MaxWhy), Cause: &compensations.Cause{Text: d.text(50_000)}}
+	return &compensations.Report{Status: compensations.Open, Steps: d.undos(300), Notes: d.texts(200, payload.MaxWhy),
+		Cause: &compensations.Cause{Text: d.text(50_000)}}
 }
 
-// parts are how many rows of each list are drawn: enough to go past each limit, and few enough for a plain run.
+// parts are how many rows of each list are drawn: enough to go past each limit, and few enough for
+// a plain run.
 const parts = 120
 
 func (d sizes) state() State {
-	s := State{Ignored: d.texts(50, payload.MaxWhy), Session: &SessionView{Savepoints: d.texts(2000, 63), Since: d.texts(1000, payload.MaxName)}, Report: d.report()}
+	s := State{Ignored: d.texts(50, payload.MaxWhy),
+		Session: &SessionView{Savepoints: d.texts(2000, 63), Since: d.texts(1000, payload.MaxName)}, Report: d.report()}
 	for i := range d.upTo(parts) {
 		id := fmt.Sprintf("s%d", i)
 		s.Gates = append(s.Gates, GateView{Step: id, Digest: activities.Digest("sha256:" + id), Change: d.change()})
 	}
 	for i := range d.upTo(parts) {
-		s.Parks = append(s.Parks, ParkView{Step: fmt.Sprintf("p%d", i), Reason: d.text(activities.MaxText), With: []byte(`"` + strings.Repeat("x", d.upTo(activities.MaxInline)) + `"`)})
+		s.Parks = append(s.Parks,
+			ParkView{Step: fmt.Sprintf("p%d", i), Reason: d.text(activities.MaxText),
+				With: []byte(`"` + strings.Repeat("x", d.upTo(activities.MaxInline)) + `"`)})
 	}
 	for i := range d.upTo(1500) {
-		s.Steps = append(s.Steps, StepView{ID: fmt.Sprintf("s%d", i), Summary: d.text(activities.MaxSummary), Error: d.text(activities.MaxText), Notes: d.texts(4, payload.MaxWhy)})
+		s.Steps = append(s.Steps,
+			StepView{ID: fmt.Sprintf("s%d", i), Summary: d.text(activities.MaxSummary), Error: d.text(activities.MaxText),
+				Notes: d.texts(4, payload.MaxWhy)})
 	}
 	return s
 }
 
 func (d sizes) answer() Answer {
-	a := Answer{Request: d.text(1000), Cause: &compensations.Cause{Text: d.text(50_000)}, Undone: d.undos(parts), Waiting: d.undos(parts), WaitsFor: d.texts(500, payload.MaxName), Report: d.report()}
+	a := Answer{Request: d.text(1000), Cause: &compensations.Cause{Text: d.text(50_000)}, Undone: d.undos(parts),
+		Waiting: d.undos(parts), WaitsFor: d.texts(500, payload.MaxName), Report: d.report()}
 	for i := range d.upTo(10 * parts) {
-		s := StepAnswer{ID: fmt.Sprintf("s%d", i), State: Done, Summary: d.text(activities.MaxSummary), Notes: d.texts(4, payload.MaxWhy)}
+		s := StepAnswer{ID: fmt.Sprintf("s%d", i), State: Done, Summary: d.text(activities.MaxSummary),
+			Notes: d.texts(4, payload.MaxWhy)}
 		switch {
 		case i >= parts:
 		case d.IntN(2) == 0:
@@ -120,7 +133,8 @@ func TestAPlanAndAValidationFitWhateverTheirSizes(t *testing.T) {
 	var p Plan
 	for i := range parts * 3 {
 		change := d.change()
-		p.Steps = append(p.Steps, PlannedStep{ID: fmt.Sprintf("s%d", i), Change: &change, Unknown: d.text(activities.MaxText)})
+		p.Steps = append(p.Steps,
+			PlannedStep{ID: fmt.Sprintf("s%d", i), Change: &change, Unknown: d.text(activities.MaxText)})
 	}
 	long := *p.Steps[0].Change
 	long.Diff = strings.Repeat("+ a line that a person reads\n", activities.MaxDiff/29)
@@ -180,7 +194,8 @@ func countRows(a Answer) map[string]int {
 	return count
 }
 
-// Whatever the texts in it, a task is carried over if its ledger is not larger than room lets it become.
+// Whatever the texts in it, a task is carried over if its ledger is not larger than room lets it
+// become.
 func TestACarryWhoseLedgerHasRoomFitsWhateverItsTexts(t *testing.T) {
 	d := sizes{testrun.Rand(t)}
 	rounds := 1
@@ -202,7 +217,8 @@ func TestACarryWhoseLedgerHasRoomFitsWhateverItsTexts(t *testing.T) {
 		require.Less(t, size, MaxLedger(n))
 		for i := range d.upTo(20) {
 			id := fmt.Sprintf("g%d", i)
-			c.Steps[id] = StepCarry{Notes: d.texts(10, payload.MaxWhy), Gate: &GateCarry{View: GateView{Step: id, Digest: "sha256:opening", Change: d.change()}}}
+			c.Steps[id] = StepCarry{Notes: d.texts(10, payload.MaxWhy),
+				Gate: &GateCarry{View: GateView{Step: id, Digest: "sha256:opening", Change: d.change()}}}
 		}
 		c.Saga.Past.Steps, c.Notes = d.undos(20), d.texts(200, payload.MaxWhy)
 		c.Rollbacks = []RollbackCarry{{Undone: d.undos(20)}}
@@ -210,7 +226,8 @@ func TestACarryWhoseLedgerHasRoomFitsWhateverItsTexts(t *testing.T) {
 			r := RequestCarry{Over: map[string]StepAnswer{}}
 			for i := range d.upTo(30) {
 				r.Over[fmt.Sprintf("s%d", i)] = StepAnswer{
-					ID: fmt.Sprintf("s%d", i), State: Done, Notes: d.texts(10, payload.MaxWhy), Outputs: map[string]any{"out": incompressibleText(d.Rand, d.upTo(activities.MaxOutputs-100))},
+					ID: fmt.Sprintf("s%d", i), State: Done, Notes: d.texts(10, payload.MaxWhy),
+					Outputs: map[string]any{"out": incompressibleText(d.Rand, d.upTo(activities.MaxOutputs-100))},
 				}
 			}
 			c.Session.Requests = append(c.Session.Requests, r)

@@ -46,21 +46,25 @@ type State struct {
 	Agent string               `json:"agent,omitempty"`
 	Phase Phase                `json:"phase"`
 	Cause *compensations.Cause `json:"cause,omitempty"`
-	// Steps are the steps of the present run of the chain, and the notable ones of earlier runs; of a long task, only the last
-	// to have started and those that come next.
+	// Steps are the steps of the present run of the chain, and the notable ones of earlier runs; of a
+	// long task, only the last to have started and those that come next.
 	Steps []StepView `json:"steps"`
 	// Done is the number of steps that are done, in all runs; Total is the number that there are.
 	Done  int `json:"done"`
 	Total int `json:"total"`
-	// Gates are the first steps that wait for approval, each whole, and MoreGates counts the others: QueryStep shows each of them.
+	// Gates are the first steps that wait for approval, each whole, and MoreGates counts the others:
+	// QueryStep shows each of them.
 	Gates     []GateView `json:"gates,omitempty"`
 	MoreGates int        `json:"moreGates,omitempty"`
-	// Parks are the first steps that have failed and wait for a person, and MoreParks counts the others.
+	// Parks are the first steps that have failed and wait for a person, and MoreParks counts the
+	// others.
 	Parks     []ParkView `json:"parks,omitempty"`
 	MoreParks int        `json:"moreParks,omitempty"`
-	// Troubles are what was tried without success, and is tried on. The workflow itself knows those that have lasted for minutes.
+	// Troubles are what was tried without success, and is tried on. The workflow itself knows those
+	// that have lasted for minutes.
 	Troubles []Trouble `json:"troubles,omitempty"`
-	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows them all.
+	// AwaitedHosts are hosts whose workers have yet to take what was given to them. No workflow knows
+	// them all.
 	AwaitedHosts []string `json:"awaitedHosts,omitempty"`
 	// PendingUndos is the number of undos that are still to be done, while the task unwinds.
 	PendingUndos int `json:"pendingUndos,omitempty"`
@@ -86,7 +90,8 @@ type StepView struct {
 	Host    string    `json:"host,omitempty"`
 	// Waiting says which host the step waits for, while no worker takes it.
 	Waiting string `json:"waiting,omitempty"`
-	// Try says which try of the step this is, where it is not the first. Began, Ended and Notes are about this try.
+	// Try says which try of the step this is, where it is not the first. Began, Ended and Notes are
+	// about this try.
 	Try int `json:"try,omitempty"`
 	// Began and Ended are zero until then.
 	Began time.Time `json:"began,omitzero"`
@@ -96,9 +101,11 @@ type StepView struct {
 	Notes  []string      `json:"notes,omitempty"`
 	// Tried are the earlier tries that have notes.
 	Tried []Tried `json:"tried,omitempty"`
-	// Outputs are what the step has returned, long ones cut in their middle; only in what a query answers.
+	// Outputs are what the step has returned, long ones cut in their middle; only in what a query
+	// answers.
 	Outputs map[string]any `json:"outputs,omitempty"`
-	// Progress is the last lines of what a step has told that is being planned, run or undone. No workflow knows them: see activities.Progress.
+	// Progress is the last lines of what a step has told that is being planned, run or undone. No
+	// workflow knows them: see activities.Progress.
 	Progress []string `json:"progress,omitempty"`
 }
 
@@ -111,7 +118,8 @@ type Tried struct {
 // Text is a note where it stands apart from its try.
 func (t Tried) Text(note string) string { return fmt.Sprintf("in try %d: %s", t.Try, note) }
 
-// Took is how long the step was at work until a time, or until its end if that was before: without its waiting for people.
+// Took is how long the step was at work until a time, or until its end if that was before: without
+// its waiting for people.
 func (v StepView) Took(now time.Time) time.Duration {
 	if !v.Ended.IsZero() {
 		now = v.Ended
@@ -159,7 +167,8 @@ type GateView struct {
 // StepNow answers the query "step": all about one step, whole where a State has only a part.
 type StepNow struct {
 	Step StepView `json:"step"`
-	// Gate is where it waits for approval, Park why it waits after it has failed, and Undo how its undo stands.
+	// Gate is where it waits for approval, Park why it waits after it has failed, and Undo how its
+	// undo stands.
 	Gate *GateView                 `json:"gate,omitempty"`
 	Park *ParkView                 `json:"park,omitempty"`
 	Undo *compensations.StepReport `json:"undo,omitempty"`
@@ -181,7 +190,8 @@ type Trouble struct {
 type ParkView struct {
 	Step string `json:"step"`
 	Uses string `json:"uses"`
-	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must carry it.
+	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must
+	// carry it.
 	Digest activities.Digest `json:"digest"`
 	Try    int               `json:"try"`
 	Reason string            `json:"reason"`

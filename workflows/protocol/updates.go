@@ -9,39 +9,50 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 )
 
-// Updates of a session. The id of an update is the caller's, and makes it idempotent: the same id again is the same request,
-// whatever runs of the chain it meets, for as long as it is one of the last 10,000. Each answers with an Answer. What cannot be done is refused, and leaves no
-// trace in the history. What is not over within seconds is answered as pending: ask QueryAnswer for the rest.
+// Updates of a session. The id of an update is the caller's, and makes it idempotent: the same id
+// again is the same request, whatever runs of the chain it meets, for as long as it is one of the
+// last 10,000. Each answers with an Answer. What cannot be done is refused, and leaves no trace in
+// the history. What is not over within seconds is answered as pending: ask QueryAnswer for the
+// rest.
 const (
-	// UpdateOpen answers when the session takes steps: no argument. A client starts the session with it.
+	// UpdateOpen answers when the session takes steps: no argument. A client starts the session with
+	// it.
 	UpdateOpen = "open"
-	// UpdateStep adds steps: argument StepRequest. It answers when all of them are over, or wait for a person.
+	// UpdateStep adds steps: argument StepRequest. It answers when all of them are over, or wait for a
+	// person.
 	UpdateStep = "step"
-	// UpdateSavepoint gives a name to the place after everything that is done: argument SavepointRequest.
+	// UpdateSavepoint gives a name to the place after everything that is done: argument
+	// SavepointRequest.
 	UpdateSavepoint = "savepoint"
-	// UpdateNote notes something for people: argument NoteRequest. The state and the report of the session show the last ones.
+	// UpdateNote notes something for people: argument NoteRequest. The state and the report of the
+	// session show the last ones.
 	UpdateNote = "note"
 	// UpdateContext remembers a context that the agent has given: argument Context.
 	UpdateContext = "context"
-	// UpdateRollback undoes a part: argument SessionRollback. It answers when that is undone, or waits for a person.
+	// UpdateRollback undoes a part: argument SessionRollback. It answers when that is undone, or waits
+	// for a person.
 	UpdateRollback = "rollback"
-	// UpdateRedo runs again what a rollback has taken back: argument SessionRedo. It answers as UpdateStep.
+	// UpdateRedo runs again what a rollback has taken back: argument SessionRedo. It answers as
+	// UpdateStep.
 	UpdateRedo = "redo"
-	// UpdateResolveStep has the agent decide about a step that is parked after a failure: argument StepResolution. It answers when that
-	// step is over, or needs a person. A session takes it only if its document says failures: agent.
+	// UpdateResolveStep has the agent decide about a step that is parked after a failure: argument
+	// StepResolution. It answers when that step is over, or needs a person. A session takes it only if
+	// its document says failures: agent.
 	UpdateResolveStep = "resolve-step"
 	// UpdateFinish commits what the session has done: no argument. It answers with the report.
 	UpdateFinish = "finish"
-	// UpdateAbort undoes all that the session has done: argument AbortRequest. It answers with the report.
+	// UpdateAbort undoes all that the session has done: argument AbortRequest. It answers with the
+	// report.
 	UpdateAbort = "abort"
-	// UpdateAwait answers when an earlier request is over, or soon as it stands: argument AwaitRequest. QueryAnswer adds nothing to the
-	// history.
+	// UpdateAwait answers when an earlier request is over, or soon as it stands: argument
+	// AwaitRequest. QueryAnswer adds nothing to the history.
 	UpdateAwait = "await"
 )
 
 // SessionUpdates are the updates that only a session takes.
 var SessionUpdates = []string{
-	UpdateOpen, UpdateStep, UpdateSavepoint, UpdateNote, UpdateContext, UpdateRollback, UpdateRedo, UpdateResolveStep, UpdateFinish, UpdateAbort, UpdateAwait,
+	UpdateOpen, UpdateStep, UpdateSavepoint, UpdateNote, UpdateContext, UpdateRollback, UpdateRedo, UpdateResolveStep,
+	UpdateFinish, UpdateAbort, UpdateAwait,
 }
 
 // StepRequest is the argument of UpdateStep.
@@ -68,14 +79,17 @@ type SessionRollback struct {
 	To string `json:"to,omitempty"`
 	// Step is undone, with all that builds on it. One that is still running is canceled first.
 	Step string `json:"step,omitempty"`
-	// Branch keeps what was done since To under a name, so that it can be compared with other branches, and redone.
+	// Branch keeps what was done since To under a name, so that it can be compared with other
+	// branches, and redone.
 	Branch *Branch `json:"branch,omitempty"`
 	Why    string  `json:"why,omitempty"`
 }
 
-// SessionRedo is the argument of UpdateRedo. With none of Branch, To and Step, it is the last rollback that was not redone.
+// SessionRedo is the argument of UpdateRedo. With none of Branch, To and Step, it is the last
+// rollback that was not redone.
 type SessionRedo struct {
-	// Branch names what the rollback was kept as. Nothing else must stand that came after its savepoint.
+	// Branch names what the rollback was kept as. Nothing else must stand that came after its
+	// savepoint.
 	Branch string `json:"branch,omitempty"`
 	// To names the rollback by its savepoint, Step by its step.
 	To   string `json:"to,omitempty"`
@@ -109,14 +123,18 @@ type AwaitRequest struct {
 
 // Answer is what an update of a session has come to.
 type Answer struct {
-	// Request is the id of the update, and Digest that of what it asked for: an id that was used for something else has another.
+	// Request is the id of the update, and Digest that of what it asked for: an id that was used for
+	// something else has another.
 	Request string            `json:"request"`
 	Digest  activities.Digest `json:"digest,omitempty"`
-	// Pending says that it is not over: something waits for a person, or the run continues as new. UpdateAwait waits for the end.
+	// Pending says that it is not over: something waits for a person, or the run continues as new.
+	// UpdateAwait waits for the end.
 	Pending bool `json:"pending,omitempty"`
-	// NeedsPerson says that nothing of it goes on before somebody decides: see Steps, Waiting, WaitsFor and Stuck.
+	// NeedsPerson says that nothing of it goes on before somebody decides: see Steps, Waiting,
+	// WaitsFor and Stuck.
 	NeedsPerson bool `json:"needsPerson,omitempty"`
-	// Refused says why nothing was done of it. An update that learns of that in time is refused itself.
+	// Refused says why nothing was done of it. An update that learns of that in time is refused
+	// itself.
 	Refused *Refused `json:"refused,omitempty"`
 	// Phase is that of the session, and Cause why it goes no further.
 	Phase Phase                `json:"phase"`
@@ -139,13 +157,14 @@ type Answer struct {
 	Report *compensations.Report `json:"report,omitempty"`
 	// Forgotten says that the request was carried out, so long ago that its answer is no longer kept.
 	Forgotten bool `json:"forgotten,omitempty"`
-	// Omitted says what is left out, for it would be too long, and More counts the steps and undos that are not listed, by their state.
-	// QueryStep shows each of them.
+	// Omitted says what is left out, for it would be too long, and More counts the steps and undos
+	// that are not listed, by their state. QueryStep shows each of them.
 	Omitted []string       `json:"omitted,omitempty"`
 	More    map[string]int `json:"more,omitempty"`
 }
 
-// Refused is a request that was refused after its update was answered: see NotASession and what follows it.
+// Refused is a request that was refused after its update was answered: see NotASession and what
+// follows it.
 type Refused struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -216,7 +235,8 @@ func digestedContent(content any) ([]byte, error) {
 
 // Resolution is the decision as one of the agent's.
 func (r StepResolution) Resolution() Resolution {
-	return Resolution{Resolution: compensations.Resolution{Step: r.Step, Digest: r.Digest, Do: r.Do, Who: "the agent", Why: r.Why}, With: r.With}
+	return Resolution{Resolution: compensations.Resolution{Step: r.Step, Digest: r.Digest, Do: r.Do, Who: "the agent",
+		Why: r.Why}, With: r.With}
 }
 
 func (r SessionRedo) IsAmbiguous() bool {

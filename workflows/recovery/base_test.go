@@ -16,9 +16,11 @@ func TestACarryTellsWhichStepsAreDone(t *testing.T) {
 	carry := protocol.Carry{Version: protocol.CarryVersion}
 	carry.Steps = map[string]protocol.StepCarry{"kept": {State: protocol.Done}, "gated": {}}
 	carry.Past = []protocol.StepView{
-		{ID: "noted", State: protocol.Done}, {ID: "failed", State: protocol.StepFailed}, {ID: "left", State: protocol.RolledBack},
+		{ID: "noted", State: protocol.Done}, {ID: "failed", State: protocol.StepFailed},
+		{ID: "left", State: protocol.RolledBack},
 	}
-	// held was planned before the pivot and still waits: what a pivot has committed is no longer on the ledger.
+	// held was planned before the pivot and still waits: what a pivot has committed is no longer on
+	// the ledger.
 	carry.Pivot = 2
 	for i, step := range []string{"held", "pivot", "quiet", "noted", "failed", "left", "kept", "gated"} {
 		if step != "pivot" {
@@ -28,11 +30,14 @@ func TestACarryTellsWhichStepsAreDone(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	input, err := dc.ToPayloads(nil, carry)
 	require.NoError(t, err)
-	k, err := ledgerReader{dc: dc}.readStart(t.Context(), []*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
-		WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
-			WorkflowType: &commonpb.WorkflowType{Name: protocol.AgentTaskType}, Input: input, ContinuedExecutionRunId: "before",
-		},
-	}}}, "id", 0)
+	k, err := ledgerReader{dc: dc}.readStart(t.Context(),
+		[]*historypb.HistoryEvent{{Attributes: &historypb.HistoryEvent_WorkflowExecutionStartedEventAttributes{
+			WorkflowExecutionStartedEventAttributes: &historypb.WorkflowExecutionStartedEventAttributes{
+				WorkflowType: &commonpb.WorkflowType{Name: protocol.AgentTaskType}, Input: input, ContinuedExecutionRunId: "before",
+			},
+		}}}, "id", 0)
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"held": false, "quiet": true, "noted": true, "failed": false, "left": false, "kept": true, "gated": false}, k.done)
+	require.Equal(t,
+		map[string]bool{"held": false, "quiet": true, "noted": true, "failed": false, "left": false, "kept": true,
+			"gated": false}, k.done)
 }

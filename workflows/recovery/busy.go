@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// LastOf describes the last run of the chain that a run belongs to, or the run itself if its workflow id was used again since.
+// LastOf describes the last run of the chain that a run belongs to, or the run itself if its
+// workflow id was used again since.
 func (s Server) LastOf(ctx context.Context, id, runID string) (Run, error) {
 	run, err := s.Describe(ctx, id, runID)
 	if err != nil {
@@ -22,8 +23,8 @@ func (s Server) LastOf(ctx context.Context, id, runID string) (Run, error) {
 	return last, nil
 }
 
-// Busy lists the workflow ids of tasks that a recovery, rollback or redo works on, running or dead and not yet recovered. The list
-// is a few seconds behind at most.
+// Busy lists the workflow ids of tasks that a recovery, rollback or redo works on, running or dead
+// and not yet recovered. The list is a few seconds behind at most.
 func (s Server) Busy(ctx context.Context) (map[string]bool, error) {
 	busy := map[string]bool{}
 	request := &workflowservice.ListWorkflowExecutionsRequest{
@@ -56,14 +57,15 @@ func (s Server) Busy(ctx context.Context) (map[string]bool, error) {
 	}
 }
 
-// Needed reports whether the ledger of a run is still needed: the run is alive, or it is dead and not fully recovered.
+// Needed reports whether the ledger of a run is still needed: the run is alive, or it is dead and
+// not fully recovered.
 func (s Server) Needed(ctx context.Context, run Run) (bool, error) {
 	last, err := s.LastRecovery(ctx, run)
 	return last.Alive() || last.Dead(), err
 }
 
-// LastRecovery follows the recoveries of a dead run to the last one: a recovery may be dead too, and have its own recovery. If run
-// is not dead or has no recovery, it is run itself.
+// LastRecovery follows the recoveries of a dead run to the last one: a recovery may be dead too,
+// and have its own recovery. If run is not dead or has no recovery, it is run itself.
 func (s Server) LastRecovery(ctx context.Context, run Run) (Run, error) {
 	for run.Dead() {
 		next, err := s.Describe(ctx, protocol.RecoverID(run.Chain), "")

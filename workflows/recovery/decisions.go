@@ -12,9 +12,10 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Nobody is asked twice: decisions about the parks of a dead run still hold. The run announced each park by an alert, with the
-// digest that a resolution must carry. A resolution counts only for the park with this digest, and only until that park ended; any
-// other decided nothing then and decides nothing now. If thousands were parked at once, an alert may follow the resolution.
+// Nobody is asked twice: decisions about the parks of a dead run still hold. The run announced each
+// park by an alert, with the digest that a resolution must carry. A resolution counts only for the
+// park with this digest, and only until that park ended; any other decided nothing then and decides
+// nothing now. If thousands were parked at once, an alert may follow the resolution.
 
 // maxParks bounds the search for the number of the park that an alert announced.
 const maxParks = 100
@@ -51,7 +52,8 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 			p.addAttempt(attempts[0])
 			attempts = attempts[1:]
 		}
-		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(), event.GetWorkflowExecutionSignaledEventAttributes()
+		scheduled, signal := event.GetActivityTaskScheduledEventAttributes(),
+			event.GetWorkflowExecutionSignaledEventAttributes()
 		update := event.GetWorkflowExecutionUpdateAcceptedEventAttributes().GetAcceptedRequest().GetInput()
 		switch {
 		case scheduled.GetActivityType().GetName() == protocol.AlertActivity:

@@ -42,7 +42,8 @@ func (h *parkHistory) addEnd(a activities.Attempt) {
 }
 
 // addPark records the alert about a park, and returns the park's digest.
-func (h *parkHistory) addPark(s compensations.UndoState, reason string, times int, u activities.Undone) activities.Digest {
+func (h *parkHistory) addPark(s compensations.UndoState, reason string, times int,
+	u activities.Undone) activities.Digest {
 	var l compensations.Progress
 	l.State, l.Reason, l.Parks, l.Undone = s, reason, times, u
 	d := l.Digest(h.entry)
@@ -121,14 +122,16 @@ func TestWhatAForceOverwroteIsKnownAfterARecovery(t *testing.T) {
 	h := newTold(t) // by the step's policy: nobody has decided anything
 	h.addEnd(activities.Attempt{Undone: &drifted})
 	h.trace.Forced = map[string][]activities.Digest{h.entry.Token: {"sha256:theirs"}}
-	for what, end := range map[string]activities.Attempt{"under way": {Canceled: true}, "failed": {}, "done": {Undone: &activities.Undone{Outcome: activities.Restored}}} {
+	for what, end := range map[string]activities.Attempt{"under way": {Canceled: true}, "failed": {},
+		"done": {Undone: &activities.Undone{Outcome: activities.Restored}}} {
 		h.addEnd(end)
 		known := h.recoverProgress()
 		require.Equal(t, compensations.Pending, known.State, what)
 		require.Equal(t, drifted.Drift, known.ForcedDrift, what)
 	}
 	h.trace.Settled = map[string]activities.Undone{h.entry.Token: {Outcome: activities.Restored}}
-	k := reading{Ledger: protocol.Ledger{Entries: []activities.Entry{h.entry}}, done: map[string]bool{}, known: map[string]bool{}}
+	k := reading{Ledger: protocol.Ledger{Entries: []activities.Entry{h.entry}}, done: map[string]bool{},
+		known: map[string]bool{}}
 	require.NoError(t, ledgerReader{dc: converter.GetDefaultDataConverter()}.applyDecisions(&k, h.events, h.trace))
 	k.applyTrace(h.trace, 0)
 	require.Empty(t, k.Entries)
@@ -150,7 +153,8 @@ func TestADecisionHoldsWhileItsUndoWaitsForAHost(t *testing.T) {
 
 func TestANewParkHasItsOwnDigestEvenAfterAShortenedOne(t *testing.T) {
 	h := newTold(t)
-	h.progress.State, h.progress.Reason, h.progress.Parks, h.progress.Shown = compensations.Parked, "cha...", 1, "sha256:shown"
+	h.progress.State, h.progress.Reason, h.progress.Parks, h.progress.Shown = compensations.Parked, "cha...", 1,
+		"sha256:shown"
 	h.resolves("sha256:shown", compensations.Retry)
 	h.addEnd(activities.Attempt{})
 	d := h.addPark(compensations.Parked, "down", 2, failed)
@@ -160,7 +164,8 @@ func TestANewParkHasItsOwnDigestEvenAfterAShortenedOne(t *testing.T) {
 	require.Equal(t, compensations.Skipped, h.recoverProgress().State)
 }
 
-// A run that is about to continue as new recalls the undos that wait for a host, and so ends their parks.
+// A run that is about to continue as new recalls the undos that wait for a host, and so ends their
+// parks.
 func TestAParkEndsWhenItsUndoIsRecalled(t *testing.T) {
 	h := newTold(t)
 	h.addEnd(activities.Attempt{Undone: &drifted})

@@ -13,11 +13,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Family is what was done about a task since it ended: its recoveries, rollbacks and redos, and theirs, in the order in which
-// they were started.
+// Family is what was done about a task since it ended: its recoveries, rollbacks and redos, and
+// theirs, in the order in which they were started.
 type Family []Run
 
-// Family finds what was done about a run, exactly but for rollbacks of parts: those are listed, which is at most seconds behind.
+// Family finds what was done about a run, exactly but for rollbacks of parts: those are listed,
+// which is at most seconds behind.
 func (s Server) Family(ctx context.Context, run Run) (Family, error) {
 	listed, err := s.Families(ctx, []string{run.Task})
 	if err != nil {
@@ -36,7 +37,8 @@ func (s Server) Family(ctx context.Context, run Run) (Family, error) {
 	of := append(Family{run}, family...)
 	for i := 0; i < len(of); i++ {
 		for _, id := range []string{
-			protocol.RecoverID(of[i].Chain), protocol.RollbackID(protocol.RollbackRequest{Chain: of[i].Chain}), protocol.RedoID(of[i].Chain),
+			protocol.RecoverID(of[i].Chain), protocol.RollbackID(protocol.RollbackRequest{Chain: of[i].Chain}),
+			protocol.RedoID(of[i].Chain),
 		} {
 			if slices.ContainsFunc(of, func(r Run) bool { return r.WorkflowID == id }) {
 				continue
@@ -65,7 +67,8 @@ func (s Server) Families(ctx context.Context, tasks []string) (map[string]Family
 		request := &workflowservice.ListWorkflowExecutionsRequest{
 			Namespace: s.Namespace,
 			Query: fmt.Sprintf("WorkflowType IN ('%s', '%s', '%s') AND ExecutionStatus != 'ContinuedAsNew' AND %s IN (%s)",
-				protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.AttributeTask.GetName(), strings.Join(literals, ", ")),
+				protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.AttributeTask.GetName(),
+				strings.Join(literals, ", ")),
 		}
 		for {
 			page, err := s.Client.ListWorkflow(ctx, request)
@@ -112,11 +115,12 @@ func (f Family) since(run Run) Family {
 			}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(f), func(r Run) bool { return !about[r.WorkflowID] || r.WorkflowID == run.WorkflowID })
+	return slices.DeleteFunc(slices.Clone(f),
+		func(r Run) bool { return !about[r.WorkflowID] || r.WorkflowID == run.WorkflowID })
 }
 
-// Of says in words how a workflow stands now that its family has acted, "rolled back", and what made it so; both are empty where
-// nothing was done about it.
+// Of says in words how a workflow stands now that its family has acted, "rolled back", and what
+// made it so; both are empty where nothing was done about it.
 func (f Family) Of(id string) (now string, by Run) {
 	of := slices.DeleteFunc(f.since(Run{Chain: protocol.Chain{WorkflowID: id}}), Run.Refused)
 	if len(of) == 0 {
@@ -128,7 +132,8 @@ func (f Family) Of(id string) (now string, by Run) {
 			return "acted on by a workflow with the " + DescribeUnknown(r.Status), r
 		}
 		if r.Alive() || r.Dead() && len(of.childrenOf(r, protocol.RecoverType)) == 0 {
-			verb := map[string]string{protocol.RecoverType: "recovered", protocol.RollbackType: "rolled back", protocol.RedoType: "redone"}[r.Type]
+			verb := map[string]string{protocol.RecoverType: "recovered", protocol.RollbackType: "rolled back",
+				protocol.RedoType: "redone"}[r.Type]
 			if r.Alive() {
 				return "being " + verb, r
 			}
@@ -143,7 +148,8 @@ func (f Family) Of(id string) (now string, by Run) {
 		return back.remainsOf("rolled back in part"), last
 	case last.Type == protocol.RecoverType:
 		return standing{remains: last.Unwind == compensations.Remains}.remainsOf("recovered"), last
-	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == protocol.RedoType && r.Unwind == compensations.Partly }):
+	case slices.ContainsFunc(of,
+		func(r Run) bool { return r.Type == protocol.RedoType && r.Unwind == compensations.Partly }):
 		return "redone in part", last
 	case slices.ContainsFunc(of, func(r Run) bool { return r.Type == protocol.RedoType && r.Done() }):
 		return "redone", last
@@ -151,7 +157,8 @@ func (f Family) Of(id string) (now string, by Run) {
 	return "", Run{}
 }
 
-// standing says whether all of what a workflow did is rolled back now, or a part of it, and whether that has left something behind.
+// standing says whether all of what a workflow did is rolled back now, or a part of it, and whether
+// that has left something behind.
 type standing struct{ whole, part, remains bool }
 
 // remainsOf adds to words for an undoing what it has left behind.
@@ -169,7 +176,8 @@ func (f Family) rolledBack(id string) (now standing) {
 			if redo.Done() {
 				again := f.rolledBack(redo.WorkflowID)
 				one = standing{
-					one.whole && again.whole, again.part || one.part && again.whole || back.Part == "" && !again.whole && again.part, again.remains,
+					one.whole && again.whole, again.part || one.part && again.whole || back.Part == "" && !again.whole && again.part,
+					again.remains,
 				}
 			}
 		}
@@ -178,7 +186,8 @@ func (f Family) rolledBack(id string) (now standing) {
 	return now
 }
 
-// leftRemains reports whether a rollback, or what recovered it, has left something as it was not before.
+// leftRemains reports whether a rollback, or what recovered it, has left something as it was not
+// before.
 func (f Family) leftRemains(back Run) bool {
 	return back.Unwind == compensations.Remains ||
 		slices.ContainsFunc(f.childrenOf(back, protocol.RecoverType), f.leftRemains)
@@ -188,8 +197,9 @@ func (f Family) childrenOf(run Run, workflowType string) Family {
 	return slices.DeleteFunc(slices.Clone(f), func(r Run) bool { return r.Of != run.WorkflowID || r.Type != workflowType })
 }
 
-// Next is what can be done about a workflow now that its family has acted: "rollback", "redo", "recover" or "watch", and the id
-// that it takes; both are empty where nothing can. run is the workflow itself.
+// Next is what can be done about a workflow now that its family has acted: "rollback", "redo",
+// "recover" or "watch", and the id that it takes; both are empty where nothing can. run is the
+// workflow itself.
 func (f Family) Next(run Run) (verb, id string) {
 	of := append(Family{run}, f.since(run)...)
 	for _, r := range slices.Backward(of) {
@@ -204,7 +214,8 @@ func (f Family) Next(run Run) (verb, id string) {
 		switch {
 		case r.Done() && slices.Contains(GoForward, r.Type) && len(of.childrenOf(r, protocol.RollbackType)) == 0:
 			return "rollback", r.WorkflowID
-		case r.Type == protocol.RollbackType && !r.Refused() && len(of.childrenOf(r, protocol.RedoType)) == 0: // it has ended, or its recovery has
+		// it has ended, or its recovery has
+		case r.Type == protocol.RollbackType && !r.Refused() && len(of.childrenOf(r, protocol.RedoType)) == 0:
 			return "redo", r.WorkflowID
 		}
 	}

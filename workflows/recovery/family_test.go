@@ -16,7 +16,8 @@ func ended(id, kind, of string, as compensations.Status, how enumspb.WorkflowExe
 }
 
 func TestHowATaskStandsAndWhatCanBeDone(t *testing.T) {
-	const completed, failed, terminated = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	const completed, failed, terminated = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
 	task := ended("t", protocol.AgentTaskType, "", compensations.Committed, completed)
 	back := func(as compensations.Status, how enumspb.WorkflowExecutionStatus) recovery.Run {
 		return ended("back", protocol.RollbackType, "t", as, how)
@@ -28,9 +29,10 @@ func TestHowATaskStandsAndWhatCanBeDone(t *testing.T) {
 		now      string
 		verb, id string
 	}{
-		"nothing was done":        {nil, "", "rollback", "t"},
-		"rolled back":             {recovery.Family{back(compensations.Unwound, completed)}, "rolled back", "redo", "back"},
-		"with remains":            {recovery.Family{back(compensations.Remains, completed)}, "rolled back with remains", "redo", "back"},
+		"nothing was done": {nil, "", "rollback", "t"},
+		"rolled back":      {recovery.Family{back(compensations.Unwound, completed)}, "rolled back", "redo", "back"},
+		"with remains": {recovery.Family{back(compensations.Remains, completed)}, "rolled back with remains",
+			"redo", "back"},
 		"a part, with remains":    {recovery.Family{part}, "rolled back in part with remains", "redo", "back"},
 		"the rollback is refused": {recovery.Family{back(compensations.Unwound, failed)}, "", "", ""},
 		"the redo is refused": {recovery.Family{
@@ -43,7 +45,8 @@ func TestHowATaskStandsAndWhatCanBeDone(t *testing.T) {
 			back(compensations.Unwound, completed), ended("redo", protocol.RedoType, "back", compensations.Partly, completed),
 		}, "redone in part", "rollback", "redo"},
 		"its recovery leaves remains": {recovery.Family{
-			back(compensations.Open, terminated), ended("recover", protocol.RecoverType, "back", compensations.Remains, completed),
+			back(compensations.Open, terminated),
+			ended("recover", protocol.RecoverType, "back", compensations.Remains, completed),
 		}, "rolled back with remains", "redo", "back"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,11 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// Ledger rebuilds the ledger of a run from histories alone: what the previous run handed to it or it took over, and what it
-// scheduled, without what is undone or a pivot has committed. dc is the data converter that the task was run with.
-func (s Server) Ledger(ctx context.Context, r protocol.LedgerRequest, dc converter.DataConverter) (protocol.Ledger, error) {
+// Ledger rebuilds the ledger of a run from histories alone: what the previous run handed to it or
+// it took over, and what it scheduled, without what is undone or a pivot has committed. dc is the
+// data converter that the task was run with.
+func (s Server) Ledger(ctx context.Context, r protocol.LedgerRequest, dc converter.DataConverter) (protocol.Ledger,
+	error) {
 	l := ledgerReader{Server: s, dc: dc}
 	ledger, err := l.readRun(ctx, r.WorkflowID, r.RunID, 0)
 	if err != nil {
@@ -30,13 +32,14 @@ func (s Server) Ledger(ctx context.Context, r protocol.LedgerRequest, dc convert
 		return ledger, err
 	}
 	if err := ledger.Fit(); err != nil {
-		return ledger, refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
+		return ledger,
+			refusef(TooLarge, r.WorkflowID, "the ledger of run %s of %s cannot be handed over: %v", r.RunID, r.WorkflowID, err)
 	}
 	return ledger, nil
 }
 
-// Readable refuses a run that no recovery could unwind because its ledger cannot be read. A ledger that is Unreadable with dc may
-// be readable with another data converter.
+// Readable refuses a run that no recovery could unwind because its ledger cannot be read. A ledger
+// that is Unreadable with dc may be readable with another data converter.
 func (s Server) Readable(ctx context.Context, run Run, dc converter.DataConverter) error {
 	_, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: run.WorkflowID, RunID: run.RunID}, dc)
 	if WhyOf(err) != "" {
@@ -58,10 +61,12 @@ type ledgerReader struct {
 // unreadableError says why a part of a history cannot be read.
 type unreadableError struct{ error }
 
-// readRun reads the complete ledger of a run. depth counts the recoveries of recoveries followed so far.
+// readRun reads the complete ledger of a run. depth counts the recoveries of recoveries followed so
+// far.
 func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (protocol.Ledger, error) {
 	if depth > maxDepth {
-		return protocol.Ledger{}, refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
+		return protocol.Ledger{},
+			refusef(TooLarge, id, "run %s of %s is one of more than %d recoveries of recoveries", run, id, maxDepth)
 	}
 	events, err := l.readEvents(ctx, id, run)
 	if err != nil {
@@ -78,7 +83,8 @@ func (l ledgerReader) readRun(ctx context.Context, id, run string, depth int) (p
 }
 
 // readEnd reads the ledger of a chain from the history of its last run.
-func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string, depth int) (protocol.Ledger, error) {
+func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEvent, id, run string,
+	depth int) (protocol.Ledger, error) {
 	r, err := l.readStart(ctx, events, id, depth)
 	if err != nil {
 		return protocol.Ledger{}, err
@@ -89,7 +95,9 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 	r.known = map[string]bool{}
 	compensations.AddDone(r.known, r.Entries, r.Done)
 	committed := r.Committed
-	if original := events[0].GetWorkflowExecutionStartedEventAttributes().OriginalExecutionRunId; original != "" && original != run { // it was reset from another
+	// it was reset from another
+	if original := events[0].GetWorkflowExecutionStartedEventAttributes().OriginalExecutionRunId; original != "" &&
+		original != run {
 		first, _, err := l.readOther(ctx, events, id, "", protocol.LedgerRequest{WorkflowID: id, RunID: original}, depth)
 		switch {
 		case WhyOf(err) == Gone: // only what both runs have in common is undone
@@ -115,8 +123,10 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 	return r.Ledger, nil
 }
 
-// selectPart returns the part of a ledger that r asks for. An entry that was undone since may still mark where a part begins.
-func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry, r protocol.LedgerRequest) ([]activities.Entry, error) {
+// selectPart returns the part of a ledger that r asks for. An entry that was undone since may still
+// mark where a part begins.
+func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry,
+	r protocol.LedgerRequest) ([]activities.Entry, error) {
 	part, err := protocol.Part(entries, r.To, r.Step)
 	if err != nil {
 		return nil, refusef(NoSuchPart, r.WorkflowID, "run %s of %s: %v", r.RunID, r.WorkflowID, err)
@@ -124,8 +134,9 @@ func (l ledgerReader) selectPart(ctx context.Context, entries []activities.Entry
 	return l.dropUndone(ctx, part, r.Without)
 }
 
-// readOther reads the ledger of a run that the workflow own unwinds or was reset from. If own has read that ledger itself, it is
-// taken from own's history (isRead), because the other history may be gone. Otherwise own must have a right to it.
+// readOther reads the ledger of a run that the workflow own unwinds or was reset from. If own has
+// read that ledger itself, it is taken from own's history (isRead), because the other history may
+// be gone. Otherwise own must have a right to it.
 func (l ledgerReader) readOther(
 	ctx context.Context, events []*historypb.HistoryEvent, own, workflowType string, of protocol.LedgerRequest, depth int,
 ) (ledger protocol.Ledger, isRead bool, err error) {
@@ -156,11 +167,13 @@ func (l ledgerReader) readOther(
 }
 
 // readStart reads what a run begins with.
-func (l ledgerReader) readStart(ctx context.Context, events []*historypb.HistoryEvent, own string, depth int) (k reading, err error) {
+func (l ledgerReader) readStart(ctx context.Context, events []*historypb.HistoryEvent, own string,
+	depth int) (k reading, err error) {
 	k.done = map[string]bool{}
 	started := events[0].GetWorkflowExecutionStartedEventAttributes()
 	arguments := started.Input.GetPayloads()
-	if started.ContinuedExecutionRunId != "" && len(arguments) == 2 && !isNull(l.dc, arguments[1]) { // otherwise a client made it up, and the run refused it
+	// otherwise a client made it up, and the run refused it
+	if started.ContinuedExecutionRunId != "" && len(arguments) == 2 && !isNull(l.dc, arguments[1]) {
 		var carry protocol.Carry
 		if err := l.dc.FromPayload(arguments[1], &carry); err != nil {
 			return k, unreadableError{fmt.Errorf("what it was handed by the run before it: %w", err)}
@@ -188,7 +201,8 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 		if err := l.dc.FromPayload(arguments[0], &r); err != nil {
 			return k, unreadableError{err}
 		}
-		k.Ledger, _, err = l.readOther(ctx, events, own, protocol.RecoverType, protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, depth)
+		k.Ledger, _, err = l.readOther(ctx, events, own, protocol.RecoverType,
+			protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID}, depth)
 		return k, err
 	case protocol.RollbackType:
 		var r protocol.RollbackRequest
@@ -217,7 +231,8 @@ func (l ledgerReader) readStart(ctx context.Context, events []*historypb.History
 	return k, nil
 }
 
-// localActivity is the marker name of local activities in a history. A task has one, for its compilation.
+// localActivity is the marker name of local activities in a history. A task has one, for its
+// compilation.
 const localActivity = "LocalActivity"
 
 // findUnwindMode returns the order in which the task that a run compiled is to be undone.

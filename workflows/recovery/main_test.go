@@ -23,14 +23,15 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
-// toyTask stands in for every workflow with a ledger: it carries out its steps, then waits for the word "end" and closes with the
-// status that follows it. "again" makes it continue as new.
+// toyTask stands in for every workflow with a ledger: it carries out its steps, then waits for the
+// word "end" and closes with the status that follows it. "again" makes it continue as new.
 func toyTask(ctx workflow.Context, entries []activities.Entry) error {
 	info := workflow.GetInfo(ctx)
 	for i, e := range entries {
 		e.Seq = i + 1
 		ctx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
-		err := workflow.ExecuteActivity(ctx, e.Action, activities.Forward{Entry: e, OriginalRunID: info.OriginalRunID}).Get(ctx, nil)
+		err := workflow.ExecuteActivity(ctx, e.Action,
+			activities.Forward{Entry: e, OriginalRunID: info.OriginalRunID}).Get(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -48,7 +49,8 @@ func waiting(ctx workflow.Context) error {
 		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil)
 	}
 	if version, err := strconv.Atoi(word); err == nil { // with a carry of this version
-		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil, protocol.Carry{Version: version})
+		return workflow.NewContinueAsNewError(ctx, workflow.GetInfo(ctx).WorkflowType.Name, nil,
+			protocol.Carry{Version: version})
 	}
 	if word == "fail" || word == "cancel" { // a recovery that never learned what is left
 		_ = workflow.UpsertTypedSearchAttributes(ctx, protocol.AttributeStatus.ValueSet(string(compensations.Remains)))
@@ -105,7 +107,8 @@ func (s *stage) startTask(workflowType string, entries ...activities.Entry) clie
 }
 
 func entry(step string) activities.Entry {
-	return activities.Entry{Version: 1, Step: step, Action: "toy.do", UndoType: "toy.do.undo", Token: activities.NewToken("run", step, 1)}
+	return activities.Entry{Version: 1, Step: step, Action: "toy.do", UndoType: "toy.do.undo",
+		Token: activities.NewToken("run", step, 1)}
 }
 
 func (s *stage) terminate(id string) {
@@ -140,7 +143,8 @@ func (s *stage) requireRefusal(err error, why recovery.Why, texts ...string) {
 
 // readArgument reads the argument that a workflow was started with.
 func (s *stage) readArgument(run recovery.Run, into any) {
-	history := s.Client.GetWorkflowHistory(s.Context(), run.WorkflowID, run.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := s.Client.GetWorkflowHistory(s.Context(), run.WorkflowID, run.FirstRunID, false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
 	require.NoError(s, err)
 	require.NoError(s, s.dc.FromPayloads(first.GetWorkflowExecutionStartedEventAttributes().GetInput(), into))

@@ -13,10 +13,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// A task can be rolled back in parts, and each part redone. Rollbacks that overlap are a stack: a later one leaves out what an
-// earlier one has undone, the last one is redone first, and a redone part is rolled back before more of the task is.
+// A task can be rolled back in parts, and each part redone. Rollbacks that overlap are a stack: a
+// later one leaves out what an earlier one has undone, the last one is redone first, and a redone
+// part is rolled back before more of the task is.
 
-// listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is a few seconds behind at most.
+// listPartRollbacks lists the ids of the rollbacks of parts of a task. The list is a few seconds
+// behind at most.
 func (s Server) listPartRollbacks(ctx context.Context, task protocol.Chain) ([]string, error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{
 		Namespace: s.Namespace,
@@ -41,8 +43,10 @@ func (s Server) listPartRollbacks(ctx context.Context, task protocol.Chain) ([]s
 }
 
 // readRequest reads the argument of a rollback.
-func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r protocol.RollbackRequest, err error) {
-	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.DataConverter) (r protocol.RollbackRequest,
+	err error) {
+	history := s.Client.GetWorkflowHistory(ctx, rollback.WorkflowID, rollback.FirstRunID, false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	first, err := history.Next()
 	if err != nil {
 		return r, fmt.Errorf("history of %s: %w", rollback.WorkflowID, err)
@@ -54,7 +58,8 @@ func (s Server) readRequest(ctx context.Context, rollback Run, dc converter.Data
 }
 
 // findOverlapping finds the other rollbacks of a task that have or had a step in common with one.
-func (l ledgerReader) findOverlapping(ctx context.Context, one protocol.RollbackRequest, entries []activities.Entry) ([]Run, error) {
+func (l ledgerReader) findOverlapping(ctx context.Context, one protocol.RollbackRequest,
+	entries []activities.Entry) ([]Run, error) {
 	part, err := protocol.Part(entries, one.To, one.Step)
 	if err != nil {
 		return nil, err
@@ -94,9 +99,10 @@ func (l ledgerReader) findOverlapping(ctx context.Context, one protocol.Rollback
 	return found, nil
 }
 
-// findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses if such a part was redone since, or if
-// nothing is left.
-func (l ledgerReader) findEarlier(ctx context.Context, r protocol.RollbackRequest, entries []activities.Entry) ([]protocol.Chain, error) {
+// findEarlier finds the rollbacks that have undone some of what r is to undo. It refuses if such a
+// part was redone since, or if nothing is left.
+func (l ledgerReader) findEarlier(ctx context.Context, r protocol.RollbackRequest,
+	entries []activities.Entry) ([]protocol.Chain, error) {
 	before, err := l.findOverlapping(ctx, r, entries)
 	if err != nil {
 		return nil, err
@@ -111,7 +117,8 @@ func (l ledgerReader) findEarlier(ctx context.Context, r protocol.RollbackReques
 			return nil, err
 		}
 		if by.Type == protocol.RedoType {
-			return nil, refusef(Order, by.WorkflowID, "a part of %s was rolled back by %s and done again by %s: roll %s back first",
+			return nil, refusef(Order, by.WorkflowID,
+				"a part of %s was rolled back by %s and done again by %s: roll %s back first",
 				r.WorkflowID, rollback.WorkflowID, by.WorkflowID, by.WorkflowID)
 		}
 		chains = append(chains, rollback.Chain)
@@ -123,7 +130,8 @@ func (l ledgerReader) findEarlier(ctx context.Context, r protocol.RollbackReques
 	if left, err := l.selectPart(ctx, entries, r.Ledger()); err != nil {
 		return nil, err
 	} else if len(left) == 0 {
-		return nil, refusef(Ended, before[0].WorkflowID, "that part of %s was already rolled back by %s", r.WorkflowID, before[0].WorkflowID)
+		return nil, refusef(Ended, before[0].WorkflowID, "that part of %s was already rolled back by %s", r.WorkflowID,
+			before[0].WorkflowID)
 	}
 	return chains, nil
 }
@@ -154,8 +162,8 @@ func (l ledgerReader) checkOrder(ctx context.Context, rollback Run, r protocol.R
 	return nil
 }
 
-// findRedo finds the redo of a rollback, finished or running. If there is none, or it was rolled back itself, it returns the last
-// rollback.
+// findRedo finds the redo of a rollback, finished or running. If there is none, or it was rolled
+// back itself, it returns the last rollback.
 func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 	for {
 		redo, err := s.Describe(ctx, protocol.RedoID(rollback.Chain), "")
@@ -186,7 +194,8 @@ func (s Server) findRedo(ctx context.Context, rollback Run) (Run, error) {
 }
 
 // dropUndone returns entries without those that rollbacks have undone.
-func (l ledgerReader) dropUndone(ctx context.Context, entries []activities.Entry, rollbacks []protocol.Chain) ([]activities.Entry, error) {
+func (l ledgerReader) dropUndone(ctx context.Context, entries []activities.Entry,
+	rollbacks []protocol.Chain) ([]activities.Entry, error) {
 	for _, rollback := range rollbacks {
 		undone, err := l.findUndone(ctx, rollback)
 		if err != nil {

@@ -13,13 +13,14 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// Paused adds up for how long a run, and those of its chain before it, were paused since then. It reads their histories backwards, so
-// that it need not read what was before.
+// Paused adds up for how long a run, and those of its chain before it, were paused since then. It
+// reads their histories backwards, so that it need not read what was before.
 func (s Server) Paused(ctx context.Context, id, runID string, since time.Time) (time.Duration, error) {
 	p := pauses{since: since, until: time.Now()} //nolint:forbidigo // a client's clock, not a workflow's
 	for run := runID; run != "" && !p.over; {
 		before, err := s.addPauses(ctx, id, run, &p)
-		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone && run != runID { // past the retention of the namespace
+		// past the retention of the namespace
+		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone && run != runID {
 			break
 		}
 		if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 func TestPausesAreAddedUpFromTheEnd(t *testing.T) {
-	const other, paused, unpaused = enumspb.EVENT_TYPE_TIMER_FIRED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_PAUSED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UNPAUSED
+	const other, paused, unpaused = enumspb.EVENT_TYPE_TIMER_FIRED, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_PAUSED,
+		enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UNPAUSED
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	type event struct {
 		second int

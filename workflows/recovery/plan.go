@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// FindPlan finds a PlanTask that ended before it had released what its plans left in journals. With an empty run id it is the last
-// run of the workflow id.
+// FindPlan finds a PlanTask that ended before it had released what its plans left in journals. With
+// an empty run id it is the last run of the workflow id.
 func (s Server) FindPlan(ctx context.Context, id, runID string) (Run, error) {
 	run, err := s.Describe(ctx, id, runID)
 	if err != nil {
@@ -29,15 +29,16 @@ func (r Run) checkDeadPlan() error {
 	case r.Type != protocol.PlanTaskType:
 		return refusef(Foreign, r.WorkflowID, "%q is a workflow of type %s, and no plan", r.WorkflowID, r.Type)
 	case r.Alive():
-		return refusef(Alive, r.WorkflowID, "%s is still planning: it clears its plan itself, also when it is canceled", r.WorkflowID)
+		return refusef(Alive, r.WorkflowID, "%s is still planning: it clears its plan itself, also when it is canceled",
+			r.WorkflowID)
 	case !incomplete || r.Unwind != compensations.Open:
 		return refusef(Ended, r.WorkflowID, "%s has cleared its plan itself", r.WorkflowID)
 	}
 	return nil
 }
 
-// ClearPlan starts what releases the rest of a plan that FindPlan has found, unless that runs or is done. One that failed is followed
-// by another.
+// ClearPlan starts what releases the rest of a plan that FindPlan has found, unless that runs or is
+// done. One that failed is followed by another.
 func (s Server) ClearPlan(ctx context.Context, plan Run) (Run, error) {
 	id := protocol.ClearPlanID(plan.Chain)
 	run, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{

@@ -51,8 +51,8 @@ func (r *reading) addResults(results compensations.Results) {
 	maps.Copy(r.Results, results)
 }
 
-// applyTrace takes off the ledger what the run has undone, what people have accepted, and what its pivot has committed. committed
-// is the number of steps that had been committed before.
+// applyTrace takes off the ledger what the run has undone, what people have accepted, and what its
+// pivot has committed. committed is the number of steps that had been committed before.
 func (r *reading) applyTrace(trace activities.Trace, committed int) {
 	for token := range trace.Done {
 		r.done[token], r.known[token] = true, true

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Find finds the run to recover for a workflow id: its last run or, if the recovery of that has died, the last run of the recovery.
+// Find finds the run to recover for a workflow id: its last run or, if the recovery of that has
+// died, the last run of the recovery.
 func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -21,8 +22,8 @@ func (s Server) Find(ctx context.Context, id string) (Run, error) {
 	return s.findUnrecovered(ctx, run)
 }
 
-// FindRun is Find for a closed run from a list that may be long out of date. If the workflow id was used again since, the run is a
-// task of its own.
+// FindRun is Find for a closed run from a list that may be long out of date. If the workflow id was
+// used again since, the run is a task of its own.
 func (s Server) FindRun(ctx context.Context, id, runID string) (Run, error) {
 	last, err := s.LastOf(ctx, id, runID)
 	if err != nil {
@@ -62,15 +63,20 @@ func (r Run) checkDead() error {
 	case r.Dead():
 		return nil
 	case r.Pause != nil:
-		return refusef(Paused, r.WorkflowID, "%s is alive, and %s: unpause it, and it goes on; or take it over", r.WorkflowID, r.Pause)
+		return refusef(Paused, r.WorkflowID, "%s is alive, and %s: unpause it, and it goes on; or take it over", r.WorkflowID,
+			r.Pause)
 	case r.Alive():
-		return refusef(Alive, r.WorkflowID, "%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
+		return refusef(Alive, r.WorkflowID,
+			"%s is running: cancel it and it unwinds by itself; where it is stuck, take it over", r.WorkflowID)
 	case r.Done():
-		return refusef(Ended, r.WorkflowID, "%s has ended by itself as %s: there is nothing to recover; to take it back, roll it back", r.WorkflowID, r.Unwind)
+		return refusef(Ended, r.WorkflowID,
+			"%s has ended by itself as %s: there is nothing to recover; to take it back, roll it back", r.WorkflowID, r.Unwind)
 	case r.Status == enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		return refusef(Superseded, r.WorkflowID, "run %s of %s was continued by another: it is not the last one", r.RunID, r.WorkflowID)
+		return refusef(Superseded, r.WorkflowID, "run %s of %s was continued by another: it is not the last one", r.RunID,
+			r.WorkflowID)
 	}
-	return refusef(Ended, r.WorkflowID, "%s has ended by itself as %s: there is nothing to recover", r.WorkflowID, r.Unwind)
+	return refusef(Ended, r.WorkflowID, "%s has ended by itself as %s: there is nothing to recover", r.WorkflowID,
+		r.Unwind)
 }
 
 // Recover starts the recovery of a run that Find has found.
@@ -79,8 +85,9 @@ func (s Server) Recover(ctx context.Context, dead Run, who string) (Run, error) 
 		protocol.RecoverRequest{Chain: dead.Chain, Ended: dead.Ending(), Who: who})
 }
 
-// TakeOver terminates the running chain of a workflow id and finds the run to recover. It does not terminate what could not be
-// recovered: see Readable. For a chain that is already dead it is the same as Find.
+// TakeOver terminates the running chain of a workflow id and finds the run to recover. It does not
+// terminate what could not be recovered: see Readable. For a chain that is already dead it is the
+// same as Find.
 func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataConverter) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -93,12 +100,13 @@ func (s Server) TakeOver(ctx context.Context, id, who string, dc converter.DataC
 		if err := s.checkTakeOver(ctx, run, dc); err != nil {
 			return run, err
 		}
-		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
-			Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
-			FirstExecutionRunId: run.FirstRunID, // whichever run of the chain is the last by now
-			Reason:              "taken over by " + who + ": " + protocol.RecoverID(run.Chain) + " unwinds it",
-			Identity:            who,
-		})
+		_, err := s.Client.WorkflowService().TerminateWorkflowExecution(ctx,
+			&workflowservice.TerminateWorkflowExecutionRequest{
+				Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: id},
+				FirstExecutionRunId: run.FirstRunID, // whichever run of the chain is the last by now
+				Reason:              "taken over by " + who + ": " + protocol.RecoverID(run.Chain) + " unwinds it",
+				Identity:            who,
+			})
 		if err != nil {
 			return run, fmt.Errorf("terminate %s: %w", id, err)
 		}

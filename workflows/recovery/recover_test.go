@@ -41,18 +41,22 @@ func TestADeadTaskIsRecoveredOnce(t *testing.T) {
 			require.Empty(t, one.WorkflowID, "started twice")
 			one = started[i]
 		} else {
-			s.requireRefusal(err, recovery.Taken, task.GetID()+" is already being recovered by recover-"+task.GetID()+"-"+task.GetRunID())
+			s.requireRefusal(err, recovery.Taken,
+				task.GetID()+" is already being recovered by recover-"+task.GetID()+"-"+task.GetRunID())
 		}
 	}
 	require.Equal(t, "recover-"+task.GetID()+"-"+task.GetRunID(), one.WorkflowID)
 	require.Equal(t, recovery.Run{
-		Chain: protocol.Chain{WorkflowID: "recover-" + task.GetID() + "-" + task.GetRunID(), RunID: one.RunID, FirstRunID: one.RunID},
-		Type:  protocol.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(), Task: task.GetID(), Of: task.GetID(), Started: one.Started,
+		Chain: protocol.Chain{WorkflowID: "recover-" + task.GetID() + "-" + task.GetRunID(), RunID: one.RunID,
+			FirstRunID: one.RunID},
+		Type: protocol.RecoverType, Status: one.Status, Unwind: compensations.Open, Agent: "bot", Queue: t.Name(),
+		Task: task.GetID(), Of: task.GetID(), Started: one.Started,
 	}, one)
 	var request protocol.RecoverRequest
 	s.readArgument(one, &request)
 	require.Equal(t, protocol.RecoverRequest{
-		Chain: protocol.Chain{WorkflowID: task.GetID(), RunID: task.GetRunID(), FirstRunID: task.GetRunID()}, Ended: "terminated", Who: "ann",
+		Chain: protocol.Chain{WorkflowID: task.GetID(), RunID: task.GetRunID(), FirstRunID: task.GetRunID()},
+		Ended: "terminated", Who: "ann",
 	}, request)
 
 	s.endWith(one.WorkflowID, string(compensations.Unwound))
@@ -88,12 +92,15 @@ func TestOnlyADeadRunIsRecovered(t *testing.T) {
 
 	task := s.startTask(protocol.AgentTaskType).GetID()
 	_, err = s.Find(t.Context(), task)
-	s.requireRefusal(err, recovery.Alive, task+" is running: cancel it and it unwinds by itself; where it is stuck, take it over")
+	s.requireRefusal(err, recovery.Alive,
+		task+" is running: cancel it and it unwinds by itself; where it is stuck, take it over")
 	for how, text := range map[compensations.Status]string{
-		compensations.Committed: "has ended by itself as committed: there is nothing to recover; to take it back, roll it back",
-		compensations.Unwound:   "has ended by itself as unwound: there is nothing to recover",
-		compensations.Remains:   "has ended by itself as unwound-with-remains: there is nothing to recover",
-		compensations.Partly:    "has ended by itself as partly-committed: there is nothing to recover; to take it back, roll it back",
+		compensations.Committed: "has ended by itself as committed: there is nothing to recover; to take it back, " +
+			"roll it back",
+		compensations.Unwound: "has ended by itself as unwound: there is nothing to recover",
+		compensations.Remains: "has ended by itself as unwound-with-remains: there is nothing to recover",
+		compensations.Partly: "has ended by itself as partly-committed: there is nothing to recover; to take it back, " +
+			"roll it back",
 	} {
 		task := s.startTask(protocol.AgentTaskType).GetID()
 		s.endWith(task, string(how))
@@ -160,7 +167,8 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	}, waitFor, tick)
 	s.terminate(task.GetID())
 	reset, err := s.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
+		Namespace:                 s.Namespace,
+		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
 		WorkflowTaskFinishEventId: 4, RequestId: "once", Reason: "a test",
 	})
 	require.NoError(t, err)
@@ -177,7 +185,8 @@ func TestAResetRunTakesThePlaceOfTheDeadOne(t *testing.T) {
 	require.NoError(t, err)
 	s.endWith(by.WorkflowID, string(compensations.Unwound))
 	_, err = s.Client.ResetWorkflowExecution(t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: s.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
+		Namespace:                 s.Namespace,
+		WorkflowExecution:         &commonpb.WorkflowExecution{WorkflowId: task.GetID(), RunId: task.GetRunID()},
 		WorkflowTaskFinishEventId: 4, RequestId: "twice", Reason: "a test",
 	})
 	require.NoError(t, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// FindRollback finds the rollback to redo for a workflow id: that workflow itself, or the only rollback of that task; where that was
-// redone and rolled back again, the last one.
+// FindRollback finds the rollback to redo for a workflow id: that workflow itself, or the only
+// rollback of that task; where that was redone and rolled back again, the last one.
 func (s Server) FindRollback(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -53,7 +53,8 @@ func (s Server) checkOver(ctx context.Context, rollback Run) error {
 	return nil
 }
 
-// rollbackOf finds the rollback of a task: that of the whole task, otherwise the only one of a part of it.
+// rollbackOf finds the rollback of a task: that of the whole task, otherwise the only one of a part
+// of it.
 func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	if task.Alive() {
 		return task, refusef(Alive, task.WorkflowID, "task %s is running: it was not rolled back", task.WorkflowID)
@@ -73,10 +74,12 @@ func (s Server) rollbackOf(ctx context.Context, task Run) (Run, error) {
 	case 1:
 		return s.Describe(ctx, ids[0], "")
 	}
-	return run, refusef(NoSuchPart, task.WorkflowID, "task %s was rolled back in parts: name one of %s", task.WorkflowID, strings.Join(ids, ", "))
+	return run, refusef(NoSuchPart, task.WorkflowID, "task %s was rolled back in parts: name one of %s", task.WorkflowID,
+		strings.Join(ids, ", "))
 }
 
-// Redo starts the redo of a rollback found by FindRollback. dc is the data converter that the rollback was started with.
+// Redo starts the redo of a rollback found by FindRollback. dc is the data converter that the
+// rollback was started with.
 func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter.DataConverter) (Run, error) {
 	of, err := s.readRequest(ctx, rollback, dc)
 	if err != nil {
@@ -86,7 +89,8 @@ func (s Server) Redo(ctx context.Context, rollback Run, who string, dc converter
 		return Run{}, err
 	}
 	r := protocol.RedoRequest{Rollback: rollback.Chain, Task: of.Chain, Who: who}
-	return s.startOnce(ctx, rollback, protocol.RedoID(rollback.Chain), protocol.RedoType, "redo "+of.WorkflowID, rollback.Part, r)
+	return s.startOnce(ctx, rollback, protocol.RedoID(rollback.Chain), protocol.RedoType, "redo "+of.WorkflowID,
+		rollback.Part, r)
 }
 
 // CanRedo says whether the redo of a rollback would begin now, and find something to redo.
@@ -98,7 +102,8 @@ func (s Server) CanRedo(ctx context.Context, rollback Run, dc converter.DataConv
 	err = (ledgerReader{s, dc}).checkOrder(ctx, rollback, of)
 	var input protocol.RedoInput
 	if err == nil {
-		input, err = s.RedoInput(ctx, protocol.RedoID(rollback.Chain), protocol.RedoRequest{Rollback: rollback.Chain, Task: of.Chain}, dc)
+		input, err = s.RedoInput(ctx, protocol.RedoID(rollback.Chain),
+			protocol.RedoRequest{Rollback: rollback.Chain, Task: of.Chain}, dc)
 	}
 	switch {
 	case WhyOf(err) != "":

@@ -12,11 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// RedoInput reads what the workflow id needs to redo a rolled-back task: its document, the tokens of the undone steps, and the
-// outputs of the others.
-func (s Server) RedoInput(ctx context.Context, id string, r protocol.RedoRequest, dc converter.DataConverter) (protocol.RedoInput, error) {
+// RedoInput reads what the workflow id needs to redo a rolled-back task: its document, the tokens
+// of the undone steps, and the outputs of the others.
+func (s Server) RedoInput(ctx context.Context, id string, r protocol.RedoRequest,
+	dc converter.DataConverter) (protocol.RedoInput, error) {
 	l := ledgerReader{Server: s, dc: dc}
-	input := protocol.RedoInput{Outputs: map[string]map[string]any{}, Tokens: map[string]string{}, Places: map[string]activities.Place{}}
+	input := protocol.RedoInput{Outputs: map[string]map[string]any{}, Tokens: map[string]string{},
+		Places: map[string]activities.Place{}}
 	if err := s.checkRedo(ctx, id, r); err != nil {
 		return input, err
 	}
@@ -28,7 +30,8 @@ func (s Server) RedoInput(ctx context.Context, id string, r protocol.RedoRequest
 		return input, err
 	}
 	if _, err := input.MarshalJSON(); err != nil {
-		return input, refusef(TooLarge, r.Task.WorkflowID, "what task %s was cannot be handed over: %v", r.Task.WorkflowID, err)
+		return input,
+			refusef(TooLarge, r.Task.WorkflowID, "what task %s was cannot be handed over: %v", r.Task.WorkflowID, err)
 	}
 	return input, nil
 }
@@ -62,8 +65,10 @@ func (l ledgerReader) findUndone(ctx context.Context, rollback protocol.Chain) (
 	return undone, nil
 }
 
-// readDone reads what a task has done, and its document. The document of a redo is that of the task that it repeats.
-func (l ledgerReader) readDone(ctx context.Context, c protocol.Chain, undone map[string]bool, input *protocol.RedoInput, depth int) error {
+// readDone reads what a task has done, and its document. The document of a redo is that of the task
+// that it repeats.
+func (l ledgerReader) readDone(ctx context.Context, c protocol.Chain, undone map[string]bool, input *protocol.RedoInput,
+	depth int) error {
 	runs, err := l.readChain(ctx, c)
 	if err != nil {
 		return err
@@ -88,7 +93,9 @@ func (l ledgerReader) readDone(ctx context.Context, c protocol.Chain, undone map
 		}
 		for _, e := range trace.Entries {
 			if undone[e.Token] && e.Corrected {
-				return refusef(Corrected, c.WorkflowID, "step %s of task %s ran with other parameters than its document has, because a person corrected it: run a corrected task file instead",
+				return refusef(Corrected, c.WorkflowID,
+					"step %s of task %s ran with other parameters than its document has, because a person corrected it: run a "+
+						"corrected task file instead",
 					e.Step, c.WorkflowID)
 			}
 			if undone[e.Token] {

@@ -10,19 +10,20 @@ type Why string
 
 // The reasons.
 const (
-	Unknown      Why = "unknown"    // there is no such workflow
-	Foreign      Why = "foreign"    // it is not a task of Unwind
-	Alive        Why = "alive"      // it is running
-	Paused       Why = "paused"     // it is alive, and paused
-	Ended        Why = "ended"      // it closed by itself, with its report
-	Dead         Why = "dead"       // it ended without unwinding: it has to be recovered first
-	Superseded   Why = "superseded" // the chain went on after that run: it was reset
-	Taken        Why = "taken"      // another workflow is doing it, or has done it
-	TooLate      Why = "too-late"   // its rollback window has closed
-	Order        Why = "order"      // what came after it has to be reversed first
-	NoSuchPart   Why = "no-such-part"
-	Gone         Why = "gone"          // the namespace no longer keeps its history
-	Unreadable   Why = "unreadable"    // this data converter cannot read its history, or this version does not understand it
+	Unknown    Why = "unknown"    // there is no such workflow
+	Foreign    Why = "foreign"    // it is not a task of Unwind
+	Alive      Why = "alive"      // it is running
+	Paused     Why = "paused"     // it is alive, and paused
+	Ended      Why = "ended"      // it closed by itself, with its report
+	Dead       Why = "dead"       // it ended without unwinding: it has to be recovered first
+	Superseded Why = "superseded" // the chain went on after that run: it was reset
+	Taken      Why = "taken"      // another workflow is doing it, or has done it
+	TooLate    Why = "too-late"   // its rollback window has closed
+	Order      Why = "order"      // what came after it has to be reversed first
+	NoSuchPart Why = "no-such-part"
+	Gone       Why = "gone" // the namespace no longer keeps its history
+	// this data converter cannot read its history, or this version does not understand it
+	Unreadable   Why = "unreadable"
 	TooLarge     Why = "too-large"     // it exceeds a payload, or maxDepth
 	Corrected    Why = "corrected"     // a person has given a step other parameters, which its document does not have
 	OtherVersion Why = "other-version" // another version wrote it, and only that one can read it

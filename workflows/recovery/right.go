@@ -10,12 +10,15 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Anybody who may start workflows can start a Recover, Rollback or Redo of any run by hand. So a ledger is refused or handed over
-// by the facts that the server alone states, and not by who started the workflow: the ledger of a dead run goes to the one workflow
-// whose id is that of its recovery.
+// Anybody who may start workflows can start a Recover, Rollback or Redo of any run by hand. So a
+// ledger is refused or handed over by the facts that the server alone states, and not by who
+// started the workflow: the ledger of a dead run goes to the one workflow whose id is that of its
+// recovery.
 
-// LedgerFor is Ledger for the workflow id, which unwinds it: it refuses a workflow that has no right to.
-func (s Server) LedgerFor(ctx context.Context, id, workflowType string, r protocol.LedgerRequest, dc converter.DataConverter) (protocol.Ledger, error) {
+// LedgerFor is Ledger for the workflow id, which unwinds it: it refuses a workflow that has no
+// right to.
+func (s Server) LedgerFor(ctx context.Context, id, workflowType string, r protocol.LedgerRequest,
+	dc converter.DataConverter) (protocol.Ledger, error) {
 	if err := s.checkRight(ctx, id, workflowType, r); err != nil {
 		return protocol.Ledger{}, err
 	}
@@ -38,13 +41,17 @@ func (s Server) checkRight(ctx context.Context, id, workflowType string, r proto
 		return run.checkDeadPlan()
 	case workflowType == protocol.RecoverType && id == protocol.RecoverID(run.Chain):
 		return s.checkStaysDead(ctx, run)
-	case workflowType == protocol.RollbackType && id == protocol.RollbackID(protocol.RollbackRequest{Chain: run.Chain, To: r.To, Step: r.Step}):
+	case workflowType == protocol.RollbackType &&
+		id == protocol.RollbackID(protocol.RollbackRequest{Chain: run.Chain, To: r.To, Step: r.Step}):
 		if !run.Done() {
-			return refusef(Ended, r.WorkflowID, "run %s of %s has not ended with what it did in place: there is nothing to roll back", r.RunID, r.WorkflowID)
+			return refusef(Ended, r.WorkflowID,
+				"run %s of %s has not ended with what it did in place: there is nothing to roll back", r.RunID, r.WorkflowID)
 		}
 		return nil
 	}
-	return refusef(Foreign, r.WorkflowID, "%s of type %s is not what unwinds run %s of %s: use starter recover, rollback or redo", id, workflowType, r.RunID, r.WorkflowID)
+	return refusef(Foreign, r.WorkflowID,
+		"%s of type %s is not what unwinds run %s of %s: use starter recover, rollback or redo", id, workflowType, r.RunID,
+		r.WorkflowID)
 }
 
 // checkStaysDead refuses a run that is alive, or goes on as another one.
@@ -62,7 +69,8 @@ func (s Server) checkStaysDead(ctx context.Context, run Run) error {
 // checkRedo refuses a Redo that Server.Redo did not start, or whose rollback has not ended.
 func (s Server) checkRedo(ctx context.Context, id string, r protocol.RedoRequest) error {
 	if id != protocol.RedoID(r.Rollback) {
-		return refusef(Foreign, r.Rollback.WorkflowID, "%s is not what redoes %s: use starter redo", id, r.Rollback.WorkflowID)
+		return refusef(Foreign, r.Rollback.WorkflowID, "%s is not what redoes %s: use starter redo", id,
+			r.Rollback.WorkflowID)
 	}
 	rollback, err := s.Describe(ctx, r.Rollback.WorkflowID, r.Rollback.RunID)
 	if WhyOf(err) == Unknown || err == nil && rollback.FirstRunID != r.Rollback.FirstRunID {
@@ -74,7 +82,8 @@ func (s Server) checkRedo(ctx context.Context, id string, r protocol.RedoRequest
 	return s.checkOver(ctx, rollback)
 }
 
-// Final turns a refusal into a non-retryable error: of type NotYours if the workflow that asked must not act.
+// Final turns a refusal into a non-retryable error: of type NotYours if the workflow that asked
+// must not act.
 func Final(err error) error {
 	errorType := string(activities.Refused)
 	switch WhyOf(err) {

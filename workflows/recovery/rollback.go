@@ -33,7 +33,8 @@ func (p Part) String() string {
 	return ""
 }
 
-// FindDone finds the last run of a task that can be rolled back: it has closed, and what it did is in place.
+// FindDone finds the last run of a task that can be rolled back: it has closed, and what it did is
+// in place.
 func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	run, err := s.Describe(ctx, id, "")
 	if err != nil {
@@ -57,11 +58,12 @@ func (s Server) FindDone(ctx context.Context, id string) (Run, error) {
 	return run, nil
 }
 
-// FindNewest follows the redos of a run that FindDone found: what was rolled back and redone is in place as the work of its redo, so that
-// is what a rollback of the part now rolls back.
+// FindNewest follows the redos of a run that FindDone found: what was rolled back and redone is in
+// place as the work of its redo, so that is what a rollback of the part now rolls back.
 func (s Server) FindNewest(ctx context.Context, done Run, part Part) (Run, Part, error) {
 	for _, p := range []Part{part, {}} {
-		last, err := s.Describe(ctx, protocol.RollbackID(protocol.RollbackRequest{Chain: done.Chain, To: p.To, Step: p.Step}), "")
+		last, err := s.Describe(ctx, protocol.RollbackID(protocol.RollbackRequest{Chain: done.Chain, To: p.To, Step: p.Step}),
+			"")
 		if err == nil {
 			last, err = s.findRedo(ctx, last)
 		}
@@ -80,9 +82,11 @@ func (s Server) FindNewest(ctx context.Context, done Run, part Part) (Run, Part,
 	return done, part, nil
 }
 
-// Rollback starts the rollback of a run found by FindDone. It refuses a part that the task does not have, and a task whose rollback
-// window has closed. dc is the data converter that the task was run with.
-func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run, error) {
+// Rollback starts the rollback of a run found by FindDone. It refuses a part that the task does not
+// have, and a task whose rollback window has closed. dc is the data converter that the task was run
+// with.
+func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why string, dc converter.DataConverter) (Run,
+	error) {
 	ledger, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
 	if err != nil {
 		return Run{}, err
@@ -94,7 +98,8 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 	if r.Without, err = (ledgerReader{s, dc}).findEarlier(ctx, r, ledger.Entries); err != nil {
 		return Run{}, err
 	}
-	return s.startOnce(ctx, done, protocol.RollbackID(r), protocol.RollbackType, "roll back "+done.WorkflowID, part.String(), r)
+	return s.startOnce(ctx, done, protocol.RollbackID(r), protocol.RollbackType, "roll back "+done.WorkflowID,
+		part.String(), r)
 }
 
 // CanRollBack says whether a rollback of all that a run has done would begin now.
@@ -106,7 +111,8 @@ func (s Server) CanRollBack(ctx context.Context, done Run, dc converter.DataConv
 	return checkPart(done, Part{}, ledger) == nil, nil
 }
 
-// checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled back any longer.
+// checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled
+// back any longer.
 func checkPart(done Run, part Part, ledger protocol.Ledger) error {
 	entries := ledger.Entries
 	var steps, savepoints []string
@@ -124,20 +130,26 @@ func checkPart(done Run, part Part, ledger protocol.Ledger) error {
 	}
 	switch {
 	case part.To != "" && !slices.Contains(savepoints, part.To):
-		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To, listNames(savepoints))
+		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To,
+			listNames(savepoints))
 	case part.Step != "" && !slices.Contains(steps, part.Step):
-		return refusef(NoSuchPart, done.WorkflowID, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step, listNames(steps))
+		return refusef(NoSuchPart, done.WorkflowID, "task %s has done no step %q; it has done %s", done.WorkflowID, part.Step,
+			listNames(steps))
 	case len(entries) == 0 && ledger.Committed > 0:
-		return refusef(Ended, done.WorkflowID, "nothing of task %s can be rolled back: what it did up to its pivot stays, and nothing after that is in place", done.WorkflowID)
+		return refusef(Ended, done.WorkflowID,
+			"nothing of task %s can be rolled back: what it did up to its pivot stays, and nothing after that is in place",
+			done.WorkflowID)
 	case len(entries) == 0:
 		return refusef(Ended, done.WorkflowID, "task %s has done nothing that could be rolled back", done.WorkflowID)
 	case time.Now().After(until): //nolint:forbidigo // a client's clock, not a workflow's
-		return refusef(TooLate, done.WorkflowID, "the rollback window of task %s ended at %s: its undo records are released", done.WorkflowID, until.UTC().Format(time.RFC3339))
+		return refusef(TooLate, done.WorkflowID, "the rollback window of task %s ended at %s: its undo records are released",
+			done.WorkflowID, until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// margin is the end of a rollback window, at most a tenth of it, in which no rollback begins: retention must notice it in time.
+// margin is the end of a rollback window, at most a tenth of it, in which no rollback begins:
+// retention must notice it in time.
 const margin = time.Minute
 
 // maxListed is how many names an error lists.

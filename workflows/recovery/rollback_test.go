@@ -42,7 +42,8 @@ func TestTheIDOfARollbackNamesItsPart(t *testing.T) {
 		require.Equal(t, compensations.Open, run.Unwind)
 		var request protocol.RollbackRequest
 		s.readArgument(run, &request)
-		require.Equal(t, protocol.RollbackRequest{Chain: task.Chain, To: part.To, Step: part.Step, Who: "ann", Why: "it was wrong"}, request)
+		require.Equal(t,
+			protocol.RollbackRequest{Chain: task.Chain, To: part.To, Step: part.Step, Who: "ann", Why: "it was wrong"}, request)
 		_, err = s.rollback(task, part)
 		s.requireRefusal(err, recovery.Taken, task.WorkflowID+" is already being rolled back by "+run.WorkflowID)
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Types are the workflow types that have a ledger: a task, and those that unwind or repeat one. Each can be recovered.
+// Types are the workflow types that have a ledger: a task, and those that unwind or repeat one.
+// Each can be recovered.
 var Types = []string{
 	protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType,
 }
@@ -27,8 +28,8 @@ var Types = []string{
 // GoForward are those of Types that carry out steps, and so can be rolled back.
 var GoForward = []string{protocol.AgentTaskType, protocol.RedoType}
 
-// Memos of a Recover, Rollback or Redo: the workflow id of the task that it serves in the end, that of the workflow that it
-// recovers, rolls back or redoes, and which part of it.
+// Memos of a Recover, Rollback or Redo: the workflow id of the task that it serves in the end, that
+// of the workflow that it recovers, rolls back or redoes, and which part of it.
 const (
 	memoTask = "UnwindTask"
 	memoOf   = "UnwindOf"
@@ -40,7 +41,8 @@ type Server struct {
 	Client client.Client
 	// Namespace is the one that Client was made for.
 	Namespace string
-	// DataConverter is the one that Client was made with: it writes and reads memos too. Defaults to the SDK's.
+	// DataConverter is the one that Client was made with: it writes and reads memos too. Defaults to
+	// the SDK's.
 	DataConverter converter.DataConverter
 }
 
@@ -51,14 +53,15 @@ type Run struct {
 	Status enumspb.WorkflowExecutionStatus
 	// Pause is nil unless it is paused.
 	Pause *Pause
-	// Unwind is the search attribute UnwindStatus. It may be empty before the run's first workflow task.
+	// Unwind is the search attribute UnwindStatus. It may be empty before the run's first workflow
+	// task.
 	Unwind compensations.Status
 	Agent  string
 	Queue  string
 	// Task is the workflow id of the original task, which is the run's own if it is a task.
 	Task string
-	// Of is the workflow id of what the run recovers, rolls back or redoes; empty for a task. Part says what of it is rolled back:
-	// "to savepoint half", "step one".
+	// Of is the workflow id of what the run recovers, rolls back or redoes; empty for a task. Part
+	// says what of it is rolled back: "to savepoint half", "step one".
 	Of, Part string
 	// Started is when the run started.
 	Started time.Time
@@ -78,7 +81,8 @@ func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 	info := d.GetWorkflowExecutionInfo()
 	run := Run{
 		Chain: protocol.Chain{WorkflowID: id, RunID: info.GetExecution().GetRunId(), FirstRunID: info.GetFirstRunId()},
-		Type:  info.GetType().GetName(), Status: info.GetStatus(), Queue: d.GetExecutionConfig().GetTaskQueue().GetName(), Task: id,
+		Type:  info.GetType().GetName(), Status: info.GetStatus(), Queue: d.GetExecutionConfig().GetTaskQueue().GetName(),
+		Task:  id,
 		Pause: PauseOf(d),
 	}
 	if err := CheckStatus(id, run.Status); err != nil {
@@ -88,30 +92,34 @@ func (s Server) Describe(ctx context.Context, id, runID string) (Run, error) {
 		return run, err
 	}
 	if run.FirstRunID == "" {
-		return run, fmt.Errorf("the Temporal server does not tell the first run of workflow %s, by which a task is known; it is too old", id)
+		return run, fmt.Errorf(
+			"the Temporal server does not tell the first run of workflow %s, by which a task is known; it is too old", id)
 	}
 	return run, nil
 }
 
-// readInfo reads what lists tell of a run as well as descriptions do. A memo that cannot be read is an error: without it, nobody would
-// know which task the run is about.
+// readInfo reads what lists tell of a run as well as descriptions do. A memo that cannot be read is
+// an error: without it, nobody would know which task the run is about.
 func (s Server) readInfo(r *Run, info *workflowpb.WorkflowExecutionInfo) error {
 	r.Started = info.GetStartTime().AsTime()
 	if closed := info.GetCloseTime(); closed != nil {
 		r.Closed = closed.AsTime()
 	}
-	attributes, plain := info.GetSearchAttributes().GetIndexedFields(), converter.GetDefaultDataConverter() // no codec touches them
+	// no codec touches them
+	attributes, plain := info.GetSearchAttributes().GetIndexedFields(), converter.GetDefaultDataConverter()
 	_ = decode(plain, attributes[protocol.AttributeStatus.GetName()], &r.Unwind)
 	_ = decode(plain, attributes[protocol.AttributeAgent.GetName()], &r.Agent)
 	memo, dc := info.GetMemo().GetFields(), cmp.Or(s.DataConverter, plain)
-	err := errors.Join(decode(dc, memo[memoTask], &r.Task), decode(dc, memo[memoOf], &r.Of), decode(dc, memo[memoPart], &r.Part))
+	err := errors.Join(decode(dc, memo[memoTask], &r.Task), decode(dc, memo[memoOf], &r.Of),
+		decode(dc, memo[memoPart], &r.Part))
 	if err != nil {
 		return fmt.Errorf("memo of workflow %s: %w", r.WorkflowID, err)
 	}
 	return nil
 }
 
-// About returns the workflow that a listed one recovers, rolls back or redoes, and which part of it; empty where that cannot be read.
+// About returns the workflow that a listed one recovers, rolls back or redoes, and which part of
+// it; empty where that cannot be read.
 func (s Server) About(info *workflowpb.WorkflowExecutionInfo) (of, part string) {
 	var r Run
 	if err := s.readInfo(&r, info); err != nil {
@@ -130,8 +138,8 @@ func decode[T ~string](dc converter.DataConverter, p *commonpb.Payload, into *T)
 // Alive reports whether the run has not ended. One that is paused is alive.
 func (r Run) Alive() bool { return GoesOn(r.Status) }
 
-// Dead reports whether the run has ended without unwinding, so that what it did is still there. A recovery that did not complete is
-// dead too: it never learned what to undo.
+// Dead reports whether the run has ended without unwinding, so that what it did is still there. A
+// recovery that did not complete is dead too: it never learned what to undo.
 func (r Run) Dead() bool {
 	_, incomplete := endings[r.Status]
 	return incomplete && (r.Unwind == compensations.Open || r.Unwind == "" || r.Type == protocol.RecoverType)
@@ -151,7 +159,8 @@ func (r Run) Done() bool {
 	return false
 }
 
-// Refused reports whether a rollback has ended without touching anything: one that has acted completes, however it went.
+// Refused reports whether a rollback has ended without touching anything: one that has acted
+// completes, however it went.
 func (r Run) Refused() bool {
 	return r.Type == protocol.RollbackType && r.Settled() && r.Status != enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
 }

@@ -10,15 +10,18 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 )
 
-// The statuses of executions that go on, and of those that have ended. A newer server may have others: nobody can know which of the
-// two they mean, so nothing is done about an execution that has one.
+// The statuses of executions that go on, and of those that have ended. A newer server may have
+// others: nobody can know which of the two they mean, so nothing is done about an execution that
+// has one.
 var (
 	goingOn = []enumspb.WorkflowExecutionStatus{
 		enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED,
 	}
 	ended = []enumspb.WorkflowExecutionStatus{
-		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED, enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED,
-		enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW, enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
+		enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, enumspb.WORKFLOW_EXECUTION_STATUS_FAILED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED,
+		enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW,
+		enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT,
 	}
 )
 
@@ -28,8 +31,8 @@ func GoesOn(s enumspb.WorkflowExecutionStatus) bool { return slices.Contains(goi
 // HasEnded reports whether an execution of that status has ended.
 func HasEnded(s enumspb.WorkflowExecutionStatus) bool { return slices.Contains(ended, s) }
 
-// IsOpen is the condition of a visibility query for executions that have not ended. It names those that have, as a server refuses a
-// status that it does not know.
+// IsOpen is the condition of a visibility query for executions that have not ended. It names those
+// that have, as a server refuses a status that it does not know.
 const IsOpen = "ExecutionStatus NOT IN ('Completed', 'Failed', 'Canceled', 'Terminated', 'ContinuedAsNew', 'TimedOut')"
 
 // CheckStatus refuses a status of which it is not known whether the execution goes on.
@@ -37,7 +40,8 @@ func CheckStatus(id string, s enumspb.WorkflowExecutionStatus) error {
 	if GoesOn(s) || HasEnded(s) {
 		return nil
 	}
-	return fmt.Errorf("workflow %s has the %s, so whether it goes on is not known: use a newer version of Unwind", id, DescribeUnknown(s))
+	return fmt.Errorf("workflow %s has the %s, so whether it goes on is not known: use a newer version of Unwind", id,
+		DescribeUnknown(s))
 }
 
 // DescribeUnknown names a status that this version does not know.
@@ -45,7 +49,8 @@ func DescribeUnknown(s enumspb.WorkflowExecutionStatus) string {
 	return fmt.Sprintf("unknown status %s", s)
 }
 
-// Pause is when, by whom and why an execution was paused. It takes no decision until it is unpaused.
+// Pause is when, by whom and why an execution was paused. It takes no decision until it is
+// unpaused.
 type Pause struct {
 	Since time.Time `json:"since"`
 	Who   string    `json:"who,omitempty"`

@@ -38,7 +38,8 @@ func TestARunOfAnUnknownStatusIsNeitherAliveNorOver(t *testing.T) {
 }
 
 func TestAPausedRunIsAlive(t *testing.T) {
-	run := Run{Status: enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, Unwind: compensations.Open, Pause: &Pause{Since: time.Unix(0, 0), Who: "ann", Why: "lunch"}}
+	run := Run{Status: enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, Unwind: compensations.Open,
+		Pause: &Pause{Since: time.Unix(0, 0), Who: "ann", Why: "lunch"}}
 	run.WorkflowID, run.Type = "task", Types[0]
 	require.True(t, run.Alive())
 	require.False(t, run.Dead())

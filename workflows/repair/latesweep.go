@@ -15,14 +15,16 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// LateSweep repeats undos that found no effect while a request could still have been on its way. It first waits longer than
-// the task itself would.
+// LateSweep repeats undos that found no effect while a request could still have been on its way. It
+// first waits longer than the task itself would.
 func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r protocol.LateSweepRequest
 	calls.DecodeInput("its argument", input, &r)
-	t, err := engine.New(ctx, carry, engine.Variant{Repairs: true, Round: r.Round, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, protocol.LateSweepType, protocol.LateSweepRequest{Task: r.Task, Round: r.Round}, next)
-	}})
+	t, err := engine.New(ctx, carry,
+		engine.Variant{Repairs: true, Round: r.Round, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
+			return workflow.NewContinueAsNewError(ctx, protocol.LateSweepType,
+				protocol.LateSweepRequest{Task: r.Task, Round: r.Round}, next)
+		}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
@@ -40,7 +42,8 @@ func LateSweep(ctx workflow.Context, input, carry converter.RawValue) (compensat
 		}
 		t.Saga.Adopt(entries)
 		_ = workflow.NewTimerWithOptions(calm, wait, workflow.TimerOptions{Summary: "until it is sure"}).Get(calm, nil)
-		t.Ending.Cause = &compensations.Cause{Kind: compensations.Late, Text: fmt.Sprintf("a late look at undos of %s, number %d", r.Task, r.Round)}
+		t.Ending.Cause = &compensations.Cause{Kind: compensations.Late,
+			Text: fmt.Sprintf("a late look at undos of %s, number %d", r.Task, r.Round)}
 		return nil
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Orphans is about records in the journals of a host that no history knows, so that no other workflow can undo them.
+// Orphans is about records in the journals of a host that no history knows, so that no other
+// workflow can undo them.
 func Orphans(ctx workflow.Context, r protocol.OrphansRequest) (protocol.OrphansResult, error) {
 	var found protocol.OrphansResult
 	summary := "look for orphans"
@@ -24,7 +25,8 @@ func Orphans(ctx workflow.Context, r protocol.OrphansRequest) (protocol.OrphansR
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: r.Queue, Summary: payload.Clip(summary, activities.MaxSummary),
 		StartToCloseTimeout: time.Hour, ScheduleToStartTimeout: 2 * time.Minute, HeartbeatTimeout: time.Minute,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute, MaximumAttempts: 5},
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute,
+			MaximumAttempts: 5},
 	}), protocol.OrphansActivity, r).Get(ctx, &found)
 	return found, err
 }

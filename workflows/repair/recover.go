@@ -14,20 +14,22 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the server ended it. It completes with
-// the report that the run would have closed with. LedgerActivity refuses it a run that is not dead, or not its own to recover,
-// so anybody may start it.
+// Recover unwinds a run that ended without unwinding: it was terminated, it timed out, or the
+// server ended it. It completes with the report that the run would have closed with. LedgerActivity
+// refuses it a run that is not dead, or not its own to recover, so anybody may start it.
 func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r protocol.RecoverRequest
 	calls.DecodeInput("its argument", input, &r)
-	t, err := engine.New(ctx, carry, engine.Variant{Repairs: true, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, protocol.RecoverType, r, next)
-	}})
+	t, err := engine.New(ctx, carry,
+		engine.Variant{Repairs: true, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
+			return workflow.NewContinueAsNewError(ctx, protocol.RecoverType, r, next)
+		}})
 	if err != nil {
 		return compensations.Report{}, err
 	}
 	return t.Run(ctx, func(ctx workflow.Context) error {
-		ledger, err := calls.ReadLedger(ctx, "read the ledger of the dead run", protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
+		ledger, err := calls.ReadLedger(ctx, "read the ledger of the dead run",
+			protocol.LedgerRequest{WorkflowID: r.WorkflowID, RunID: r.RunID})
 		if err != nil {
 			if !calls.IsType(err, protocol.NotYours) {
 				t.MarkUnknown() // nobody knows what is left
@@ -35,9 +37,11 @@ func Recover(ctx workflow.Context, input, carry converter.RawValue) (compensatio
 			return err
 		}
 		t.TakeUp(ctx, ledger)
-		cause := &compensations.Cause{Kind: compensations.Ended, Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
+		cause := &compensations.Cause{Kind: compensations.Ended,
+			Text: fmt.Sprintf("run %s of %s ended without unwinding: %s", r.RunID, r.WorkflowID, r.Ended)}
 		t.Ending.Cause = cause
-		if ledger.Redoable || ledger.Completed { // the task had ended before: what unwound it may have died before it held the records
+		// the task had ended before: what unwound it may have died before it held the records
+		if ledger.Redoable || ledger.Completed {
 			calm, done := workflow.NewDisconnectedContext(ctx)
 			defer done()
 			if err := t.HoldRecords(calm, ledger.Entries); calls.IsType(err, activities.Refused) && ledger.IsWhole() {

@@ -16,9 +16,10 @@ import (
 func Rollback(ctx workflow.Context, input, carry converter.RawValue) (compensations.Report, error) {
 	var r protocol.RollbackRequest
 	calls.DecodeInput("its argument", input, &r)
-	t, err := engine.New(ctx, carry, engine.Variant{Repairs: true, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
-		return workflow.NewContinueAsNewError(ctx, protocol.RollbackType, r, next)
-	}})
+	t, err := engine.New(ctx, carry,
+		engine.Variant{Repairs: true, ContinueAsNew: func(ctx workflow.Context, next json.RawMessage) error {
+			return workflow.NewContinueAsNewError(ctx, protocol.RollbackType, r, next)
+		}})
 	if err != nil {
 		return compensations.Report{}, err
 	}

@@ -19,13 +19,16 @@ func Sweep(ctx workflow.Context) (protocol.SweepResult, error) {
 	return swept, err
 }
 
-// Retain releases the records that a host no longer has to keep. A Schedule starts it for each host.
+// Retain releases the records that a host no longer has to keep. A Schedule starts it for each
+// host.
 func Retain(ctx workflow.Context, r protocol.RetainRequest) (protocol.RetentionResult, error) {
 	var retained protocol.RetentionResult
 	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: r.Queue, Summary: "release what is over",
-		StartToCloseTimeout: time.Hour, ScheduleToStartTimeout: 10 * time.Minute, ScheduleToCloseTimeout: 3 * time.Hour, HeartbeatTimeout: time.Minute,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+		StartToCloseTimeout: time.Hour, ScheduleToStartTimeout: 10 * time.Minute, ScheduleToCloseTimeout: 3 * time.Hour,
+		HeartbeatTimeout: time.Minute,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2,
+			MaximumInterval: time.Minute},
 	}), protocol.RetainActivity, r).Get(ctx, &retained)
 	return retained, err
 }

@@ -1,6 +1,7 @@
-// Package requestlimit keeps updates from a worker that no workflow could refuse. To accept an update or to reject it, the SDK sends the whole of it back,
-// in one message with all others of a workflow task. The server fails a workflow task with a payload of more than 2 MiB, again
-// and again, and terminates a workflow whose worker sends more than 4 MB.
+// Package requestlimit keeps updates from a worker that no workflow could refuse. To accept an
+// update or to reject it, the SDK sends the whole of it back, in one message with all others of a
+// workflow task. The server fails a workflow task with a payload of more than 2 MiB, again and
+// again, and terminates a workflow whose worker sends more than 4 MB.
 package requestlimit
 
 import (
@@ -19,14 +20,17 @@ import (
 // frame is about what an update has besides its argument.
 const frame = 10_000
 
-// maxTogether bounds the updates of one workflow task. What it schedules, and its answers, go in the same message.
+// maxTogether bounds the updates of one workflow task. What it schedules, and its answers, go in
+// the same message.
 const maxTogether = protocol.MaxRequest + frame
 
-// DialOption is for the connection of a worker. An update that is too large, or too large beside others that came at the same time, reaches
-// its workflow as protocol.UpdateTooLarge, which is refused.
+// DialOption is for the connection of a worker. An update that is too large, or too large beside
+// others that came at the same time, reaches its workflow as protocol.UpdateTooLarge, which is
+// refused.
 func DialOption() grpc.DialOption {
 	return grpc.WithChainUnaryInterceptor(func(
-		ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
+		ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		options ...grpc.CallOption,
 	) error {
 		if err := invoke(ctx, method, request, reply, c, options...); err != nil {
 			return err
@@ -66,6 +70,7 @@ func replace(m *protocolpb.Message, why protocol.TooLarge) error {
 	if err != nil {
 		return err
 	}
-	request.Input = &updatepb.Input{Name: protocol.UpdateTooLarge, Args: &commonpb.Payloads{Payloads: []*commonpb.Payload{argument}}}
+	request.Input = &updatepb.Input{Name: protocol.UpdateTooLarge,
+		Args: &commonpb.Payloads{Payloads: []*commonpb.Payload{argument}}}
 	return m.GetBody().MarshalFrom(&request)
 }

@@ -17,10 +17,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// A context is what an agent must know to go on from a place, such as its conversation. It lies in a journal of a worker's host, with
-// mode 0600, until the session is over. The history has only its name, digest and size.
+// A context is what an agent must know to go on from a place, such as its conversation. It lies in
+// a journal of a worker's host, with mode 0600, until the session is over. The history has only its
+// name, digest and size.
 
-// KeepContext gives the session a context of its agent, for the present place. It can have about a megabyte, compressed.
+// KeepContext gives the session a context of its agent, for the present place. It can have about a
+// megabyte, compressed.
 func (s Session) KeepContext(ctx context.Context, request, name string, content []byte) (protocol.Answer, error) {
 	kept, err := s.deliver(ctx, content)
 	if err != nil {
@@ -30,8 +32,8 @@ func (s Session) KeepContext(ctx context.Context, request, name string, content 
 	return s.send(ctx, protocol.UpdateContext, request, kept)
 }
 
-// SavepointWith names the place behind everything that is done, and gives the session the context of its agent there: Rollback
-// answers with it.
+// SavepointWith names the place behind everything that is done, and gives the session the context
+// of its agent there: Rollback answers with it.
 func (s Session) SavepointWith(ctx context.Context, request, name string, content []byte) (protocol.Answer, error) {
 	kept, err := s.deliver(ctx, content)
 	if err != nil {
@@ -41,8 +43,8 @@ func (s Session) SavepointWith(ctx context.Context, request, name string, conten
 	return s.send(ctx, protocol.UpdateSavepoint, request, protocol.SavepointRequest{Name: name, Context: &kept})
 }
 
-// LastContext tells an agent where it stands: its last context, and the steps that were done since. The context is zero if it has
-// given none, or none that was not undone since.
+// LastContext tells an agent where it stands: its last context, and the steps that were done since.
+// The context is zero if it has given none, or none that was not undone since.
 func (s Session) LastContext(ctx context.Context) (c protocol.Context, content []byte, since []string, err error) {
 	view, err := s.view(ctx)
 	if err != nil {
@@ -75,9 +77,11 @@ func (s Session) ContextOfBranch(ctx context.Context, branch string) (c protocol
 	if err != nil {
 		return c, nil, err
 	}
-	i := slices.IndexFunc(view.TakenBack, func(p protocol.TakenBack) bool { return p.Branch != nil && p.Branch.Name == branch })
+	i := slices.IndexFunc(view.TakenBack,
+		func(p protocol.TakenBack) bool { return p.Branch != nil && p.Branch.Name == branch })
 	if i < 0 || view.TakenBack[i].Context == nil {
-		return c, nil, Refusal{protocol.BadRequest, fmt.Sprintf("branch %q has no context, or is none that was put aside", branch)}
+		return c, nil,
+			Refusal{protocol.BadRequest, fmt.Sprintf("branch %q has no context, or is none that was put aside", branch)}
 	}
 	content, err = s.ReadContext(ctx, *view.TakenBack[i].Context)
 	return *view.TakenBack[i].Context, content, err
@@ -124,7 +128,9 @@ func (s Session) deliver(ctx context.Context, content []byte) (kept protocol.Con
 	}
 	given := protocol.GivenContext{ContextRequest: r, Content: content}
 	if _, err := json.Marshal(given); err != nil {
-		return kept, Refusal{protocol.BadRequest, fmt.Sprintf("context: %v: shorten it, or put it into a file and give where that is", errors.Unwrap(err))}
+		return kept,
+			Refusal{protocol.BadRequest,
+				fmt.Sprintf("context: %v: shorten it, or put it into a file and give where that is", errors.Unwrap(err))}
 	}
 	if err := s.askContexts(ctx, queue, protocol.QueryKeep, &kept, given); err != nil {
 		return kept, fmt.Errorf("context: %w", err)
@@ -141,11 +147,12 @@ func (s Session) contextRequest(ctx context.Context) (r protocol.ContextRequest,
 	if err != nil {
 		return r, "", s.explain(err)
 	}
-	return protocol.ContextRequest{WorkflowID: s.id, FirstRunID: d.GetWorkflowExecutionInfo().GetFirstRunId()}, d.GetExecutionConfig().GetTaskQueue().GetName(), nil
+	return protocol.ContextRequest{WorkflowID: s.id, FirstRunID: d.GetWorkflowExecutionInfo().GetFirstRunId()},
+		d.GetExecutionConfig().GetTaskQueue().GetName(), nil
 }
 
-// askContexts asks a worker on a queue, by a query to a workflow that is there for that alone: it is started where the server does not
-// know it, or no longer.
+// askContexts asks a worker on a queue, by a query to a workflow that is there for that alone: it
+// is started where the server does not know it, or no longer.
 func (s Session) askContexts(ctx context.Context, queue, query string, result any, argument any) error {
 	id := "contexts-" + queue
 	v, err := s.client.QueryWorkflow(ctx, id, "", query, argument)

@@ -1,12 +1,12 @@
-// Package session is the client side of a session: a task that takes its steps while it runs. An agent opens one, sends steps, marks
-// savepoints, rolls back to them, and finishes or aborts.
+// Package session is the client side of a session: a task that takes its steps while it runs. An
+// agent opens one, sends steps, marks savepoints, rolls back to them, and finishes or aborts.
 //
 //	s, answer, err := session.Open(ctx, c, session.Options{ID: "build-7", Queue: "unwind"}, document)
 //	answer, err = s.Step(ctx, "try-1", step)  // a failed step is undone alone, and answer says so
 //	answer, err = s.Finish(ctx, "end")
 //
-// The caller gives each request an id. Sending the same id again repeats the request, even after a lost connection: it is carried
-// out once. An empty id stands for a new one.
+// The caller gives each request an id. Sending the same id again repeats the request, even after a
+// lost connection: it is carried out once. An empty id stands for a new one.
 package session
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Refusal is a request that was refused: nothing was touched. Type is protocol.BadRequest, SessionBusy, SessionOver,
-// SessionPaused, NotASession, PersonDecides or NothingDecided.
+// Refusal is a request that was refused: nothing was touched. Type is protocol.BadRequest,
+// SessionBusy, SessionOver, SessionPaused, NotASession, PersonDecides or NothingDecided.
 type Refusal struct {
 	Type, Text string
 }
@@ -46,7 +46,8 @@ type Session struct {
 // Attach returns a session that was opened before.
 func Attach(c client.Client, id string) Session { return Session{client: c, id: id} }
 
-// First returns the session for a request whose id was not used before: its answer is not looked up again.
+// First returns the session for a request whose id was not used before: its answer is not looked up
+// again.
 func (s Session) First() Session {
 	s.isFirst = true
 	return s
@@ -57,7 +58,8 @@ func (s Session) ID() string { return s.id }
 
 // Options are those of Open.
 type Options struct {
-	// ID is that of its workflow; it is used once. Whoever knows it can use the session. Defaults to one that nobody can guess.
+	// ID is that of its workflow; it is used once. Whoever knows it can use the session. Defaults to
+	// one that nobody can guess.
 	ID string
 	// Agent is searchable.
 	Agent string
@@ -69,7 +71,8 @@ type Options struct {
 	Request string
 }
 
-// Open starts a session from its document, and returns when it takes steps. An invalid document is a Refusal.
+// Open starts a session from its document, and returns when it takes steps. An invalid document is
+// a Refusal.
 func Open(ctx context.Context, c client.Client, o Options, document json.RawMessage) (Session, protocol.Answer, error) {
 	if o.ID == "" {
 		o.ID = "session-" + rand.Text()
@@ -89,7 +92,8 @@ func Open(ctx context.Context, c client.Client, o Options, document json.RawMess
 	handle, err := c.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
-			WorkflowID: o.ID, UpdateID: request, UpdateName: protocol.UpdateOpen, WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID: o.ID, UpdateID: request, UpdateName: protocol.UpdateOpen,
+			WaitForStage: client.WorkflowUpdateStageCompleted,
 		},
 	})
 	var answer protocol.Answer
@@ -131,7 +135,8 @@ func (s Session) Redo(ctx context.Context, request string, r protocol.SessionRed
 	return s.send(ctx, protocol.UpdateRedo, request, r)
 }
 
-// Resolve has the agent decide about a step that is parked after a failure, and answers when that is over or waits for a person.
+// Resolve has the agent decide about a step that is parked after a failure, and answers when that
+// is over or waits for a person.
 func (s Session) Resolve(ctx context.Context, request string, r protocol.StepResolution) (protocol.Answer, error) {
 	return s.send(ctx, protocol.UpdateResolveStep, request, r)
 }
@@ -141,8 +146,8 @@ func (s Session) Finish(ctx context.Context, request string) (protocol.Answer, e
 	return s.send(ctx, protocol.UpdateFinish, request)
 }
 
-// Abort undoes all that the session has done. Where the server does not take the request, the session is canceled, which does the same:
-// then its report does not say who has aborted it.
+// Abort undoes all that the session has done. Where the server does not take the request, the
+// session is canceled, which does the same: then its report does not say who has aborted it.
 func (s Session) Abort(ctx context.Context, request string, r protocol.AbortRequest) (protocol.Answer, error) {
 	request = newID(request)
 	limited, cancel := context.WithTimeout(ctx, abortLimit)
@@ -171,7 +176,8 @@ func (s Session) ended(ctx context.Context, request string) (protocol.Answer, er
 	if err != nil {
 		return protocol.Answer{}, err
 	}
-	a := protocol.Answer{Request: request, Pending: state.Phase != protocol.Closed, Phase: state.Phase, Cause: state.Cause, Report: state.Report}
+	a := protocol.Answer{Request: request, Pending: state.Phase != protocol.Closed, Phase: state.Phase, Cause: state.Cause,
+		Report: state.Report}
 	if a.Pending && a.Report != nil {
 		for _, r := range a.Report.Steps {
 			if r.State == string(compensations.Parked) {
@@ -189,18 +195,20 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// Await waits until an earlier request is over, also while it waits for a person, and asks less and less often. A question is no
-// update: the server allows a session few of those at once.
+// Await waits until an earlier request is over, also while it waits for a person, and asks less and
+// less often. A question is no update: the server allows a session few of those at once.
 func (s Session) Await(ctx context.Context, request string) (protocol.Answer, error) {
 	return s.await(ctx, request, func(a protocol.Answer) bool { return !a.Pending })
 }
 
-func (s Session) await(ctx context.Context, request string, suffices func(protocol.Answer) bool) (protocol.Answer, error) {
+func (s Session) await(ctx context.Context, request string, suffices func(protocol.Answer) bool) (protocol.Answer,
+	error) {
 	return s.poll(ctx, func() (protocol.Answer, error) { return s.Answer(ctx, request) }, suffices)
 }
 
 // poll asks less and less often, until an answer suffices.
-func (s Session) poll(ctx context.Context, ask func() (protocol.Answer, error), suffices func(protocol.Answer) bool) (protocol.Answer, error) {
+func (s Session) poll(ctx context.Context, ask func() (protocol.Answer, error),
+	suffices func(protocol.Answer) bool) (protocol.Answer, error) {
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
 		answer, err := ask()
 		if err == nil && suffices(answer) {
@@ -220,15 +228,16 @@ func (s Session) poll(ctx context.Context, ask func() (protocol.Answer, error), 
 	}
 }
 
-// tornHistory marks the error of a query that was answered from a history which the server had cut within a workflow task: the next
-// query sees the whole of it.
+// tornHistory marks the error of a query that was answered from a history which the server had cut
+// within a workflow task: the next query sees the whole of it.
 const tornHistory = "[TMPRL1100]"
 
 // answerLimit is how long a worker may take to tell how a request stands.
 const answerLimit = 5 * time.Second
 
-// refresh tells the answer to a request that may have been made before as it stands now: the server keeps the first answer of a run, and
-// its steps may have been rolled back since. Where no worker says so, it stays as it is.
+// refresh tells the answer to a request that may have been made before as it stands now: the server
+// keeps the first answer of a run, and its steps may have been rolled back since. Where no worker
+// says so, it stays as it is.
 func (s Session) refresh(ctx context.Context, a protocol.Answer) protocol.Answer {
 	if len(a.Steps) == 0 {
 		return a
@@ -279,9 +288,12 @@ func (s Session) send(ctx context.Context, name, request string, arguments ...an
 }
 
 // settle waits until a request is settled that was answered.
-func (s Session) settle(ctx context.Context, answer protocol.Answer, request string, arguments ...any) (protocol.Answer, error) {
+func (s Session) settle(ctx context.Context, answer protocol.Answer, request string, arguments ...any) (protocol.Answer,
+	error) {
 	if want := digestOf(arguments); answer.Digest != "" && answer.Digest != want {
-		return answer, Refusal{protocol.BadRequest, fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
+		return answer,
+			Refusal{protocol.BadRequest,
+				fmt.Sprintf("request %q was made before and asked for something else: each needs an id of its own", request)}
 	}
 	if isSettled(answer) {
 		return answer, nil
@@ -337,11 +349,15 @@ func (s Session) explain(err error) error {
 		return Refusal{protocol.BadRequest, unknown.Message}
 	case errors.As(err, &refused) && strings.Contains(strings.ToLower(refused.Message), "paused"),
 		errors.As(err, &rejected) && rejected.QueryRejected().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:
-		return Refusal{protocol.SessionPaused, fmt.Sprintf("session %q is paused and takes no request: a person lets it go on with `temporal workflow unpause --workflow-id %[1]s`", s.id)}
+		return Refusal{protocol.SessionPaused,
+			fmt.Sprintf(
+				"session %q is paused and takes no request: a person lets it go on with `temporal workflow unpause "+
+					"--workflow-id %[1]s`", s.id)}
 	case errors.As(err, &app):
 		return Refusal{app.Type(), app.Message()}
 	case errors.As(err, &gone):
-		return Refusal{protocol.SessionOver, fmt.Sprintf("there is no session %q that takes requests: it has ended, or never was", s.id)}
+		return Refusal{protocol.SessionOver,
+			fmt.Sprintf("there is no session %q that takes requests: it has ended, or never was", s.id)}
 	}
 	return err
 }

@@ -22,8 +22,8 @@ func (t *session) refresh(a protocol.Answer) protocol.Answer {
 	return a
 }
 
-// Bounds on the answers and the outputs that are carried over. They are for requests that are repeated, and for steps that refer to
-// outputs; the agent has had them already.
+// Bounds on the answers and the outputs that are carried over. They are for requests that are
+// repeated, and for steps that refer to outputs; the agent has had them already.
 const (
 	maxKeptAnswers = 64 << 10
 	maxKeptOutputs = 64 << 10
@@ -56,16 +56,19 @@ func (t *session) needsPerson() bool {
 	if t.Stuck() != "" {
 		return true
 	}
-	return t.IsQuiet() && len(t.Schedule.Ready) == 0 && !t.Rollbacks.HasDue() && len(t.Gates.Views())+len(t.Parks.Views()) > 0
+	return t.IsQuiet() && len(t.Schedule.Ready) == 0 && !t.Rollbacks.HasDue() &&
+		len(t.Gates.Views())+len(t.Parks.Views()) > 0
 }
 
-// waitsAlone reports whether all that is under way of a request waits for a person, whatever others do.
+// waitsAlone reports whether all that is under way of a request waits for a person, whatever others
+// do.
 func (t *session) waitsAlone(q *request) bool {
 	waits := false
 	for _, id := range q.steps {
 		switch s := t.Schedule.ByID[id]; {
 		case s == nil || s.IsOver():
-		case s.View.State == protocol.AtGate && s.GateView() != nil, s.View.State == protocol.StepParked && s.ParkView() != nil:
+		case s.View.State == protocol.AtGate && s.GateView() != nil, s.View.State == protocol.StepParked &&
+			s.ParkView() != nil:
 			waits = true
 		case s.View.State != protocol.NotStarted, slices.Contains(t.Schedule.Ready, s):
 			return false
@@ -76,7 +79,8 @@ func (t *session) waitsAlone(q *request) bool {
 
 // answer is what a request has come to so far.
 func (t *session) answer(q *request) protocol.Answer {
-	a := protocol.Answer{Request: q.id, Digest: q.digest, Phase: t.Phase, Pending: !t.isRequestOver(q), Savepoint: q.savepoint, Context: q.context}
+	a := protocol.Answer{Request: q.id, Digest: q.digest, Phase: t.Phase, Pending: !t.isRequestOver(q),
+		Savepoint: q.savepoint, Context: q.context}
 	a.Cause = t.Ending.Cause // fit makes a copy
 	if q.refusal != nil {
 		a.Refused = refusedFor(q.refusal)
@@ -133,7 +137,8 @@ func (t *session) stepAnswer(q *request, id string) protocol.StepAnswer {
 		return q.over[id]
 	}
 	a := protocol.StepAnswer{
-		ID: id, Uses: s.Step.Uses, State: s.View.State, Try: s.View.Try, Summary: s.View.Summary, Error: s.View.Error, Notes: s.View.AllNotes(), Undone: s.Undone,
+		ID: id, Uses: s.Step.Uses, State: s.View.State, Try: s.View.Try, Summary: s.View.Summary, Error: s.View.Error,
+		Notes: s.View.AllNotes(), Undone: s.Undone,
 		Outputs: t.Outputs[id], Gate: s.GateView(), Park: s.ParkView(),
 	}
 	if !s.View.Ended.IsZero() {

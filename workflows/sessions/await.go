@@ -26,7 +26,8 @@ var awaitRequest = verb{protocol.UpdateAwait, func(t *session) (handle, validate
 func (t *session) checkKnown(id string) error {
 	_, isKept := t.answers.find(id)
 	if t.answers.requests[id] == nil && !isKept && !t.seen.has(id) {
-		return protocol.RefuseRequestf(protocol.BadRequest, "request: the session has had no request %q", payload.Clip(id, payload.MaxName))
+		return protocol.RefuseRequestf(protocol.BadRequest, "request: the session has had no request %q",
+			payload.Clip(id, payload.MaxName))
 	}
 	return nil
 }

@@ -21,11 +21,16 @@ func (t *session) checkNewBranch(r protocol.SessionRollback) error {
 	case r.To == "":
 		return protocol.RefuseRequestf(protocol.BadRequest, "branch: give to as well: a branch begins at a savepoint")
 	case !savepointForm.MatchString(b.Name):
-		return protocol.RefuseRequestf(protocol.BadRequest, "branch.name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", payload.Clip(b.Name, payload.MaxName))
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"branch.name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63",
+			payload.Clip(b.Name, payload.MaxName))
 	case len(b.Note) > payload.MaxWhy:
-		return protocol.RefuseRequestf(protocol.BadRequest, "branch.note: it has %s, and can have %d; what is longer can be a context", activities.CountOf(len(b.Note), "byte"), payload.MaxWhy)
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"branch.note: it has %s, and can have %d; what is longer can be a context", activities.CountOf(len(b.Note), "byte"),
+			payload.MaxWhy)
 	case slices.ContainsFunc(t.Rollbacks.Due, isDue) || slices.ContainsFunc(t.takenBack(), isKept):
-		return protocol.RefuseRequestf(protocol.BadRequest, "branch.name: there is a branch %q already; choose another name", b.Name)
+		return protocol.RefuseRequestf(protocol.BadRequest, "branch.name: there is a branch %q already; choose another name",
+			b.Name)
 	}
 	return nil
 }
@@ -37,7 +42,8 @@ func (t *session) checkBase(part protocol.TakenBack) error {
 	}
 	from, isKnown := t.Savepoints.Places[part.To]
 	if !isKnown {
-		return protocol.RefuseRequestf(protocol.BadRequest, "branch %s begins at savepoint %s, which was rolled back itself: redo that first", part.Branch.Name, part.To)
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"branch %s begins at savepoint %s, which was rolled back itself: redo that first", part.Branch.Name, part.To)
 	}
 	var standing []string
 	for _, e := range t.Saga.Entries() {
@@ -51,7 +57,9 @@ func (t *session) checkBase(part protocol.TakenBack) error {
 		}
 	}
 	if len(standing) > 0 {
-		return protocol.RefuseRequestf(protocol.SessionBusy, "branch %s begins at savepoint %s, and %s came after that: roll back to it first, with a branch if you may want that again",
+		return protocol.RefuseRequestf(protocol.SessionBusy,
+			"branch %s begins at savepoint %s, and %s came after that: roll back to it first, with a branch if you may want "+
+				"that again",
 			part.Branch.Name, part.To, listed(standing))
 	}
 	return nil

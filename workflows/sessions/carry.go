@@ -19,7 +19,8 @@ const maxPast = 300
 func (t *session) Carry(c *protocol.Carry) {
 	a := &t.answers
 	carried := &protocol.SessionCarry{
-		Document: t.document, Open: t.Schedule.Open, Places: t.places, Named: t.named, Used: t.used.bytes(), Seen: t.seen.bytes(), Dropped: t.dropped,
+		Document: t.document, Open: t.Schedule.Open, Places: t.places, Named: t.named, Used: t.used.bytes(),
+		Seen: t.seen.bytes(), Dropped: t.dropped,
 		Savepoints: t.Savepoints.Places, Bare: t.Savepoints.Bare, Heard: t.Silence.Heard, Asked: t.Silence.Asked,
 		Contexts: t.contexts, Notes: t.notes, Forgotten: t.forgotten,
 	}
@@ -37,7 +38,8 @@ func (t *session) Carry(c *protocol.Carry) {
 			carried.Answers = append(carried.Answers, answer)
 			continue
 		}
-		r := protocol.RequestCarry{ID: q.id, Digest: q.digest, Steps: q.steps, Ends: q.ends, Undoes: q.rollback != nil, Context: q.context, Over: map[string]protocol.StepAnswer{}}
+		r := protocol.RequestCarry{ID: q.id, Digest: q.digest, Steps: q.steps, Ends: q.ends, Undoes: q.rollback != nil,
+			Context: q.context, Over: map[string]protocol.StepAnswer{}}
 		maps.Copy(r.Over, q.over)
 		for _, step := range q.steps {
 			if run := t.Schedule.ByID[step]; run != nil && run.IsOver() {
@@ -47,7 +49,8 @@ func (t *session) Carry(c *protocol.Carry) {
 		carried.Requests = append(carried.Requests, r)
 	}
 	carried.CutOver()
-	carried.Answers = payload.KeepLast(carried.Answers, maxKeptAnswers, func(a protocol.Answer) int { return payload.SizeOf(a) })
+	carried.Answers = payload.KeepLast(carried.Answers, maxKeptAnswers,
+		func(a protocol.Answer) int { return payload.SizeOf(a) })
 	t.carryRedos(carried)
 	carried.Outputs = t.keepOutputs()
 	for _, id := range carried.Outputs {
@@ -55,7 +58,8 @@ func (t *session) Carry(c *protocol.Carry) {
 	}
 	if more := len(c.Past) - maxPast; more > 0 {
 		before := len(c.Past)
-		c.Past = slices.DeleteFunc(slices.Clone(c.Past), func(v protocol.StepView) bool { // one that failed and stays marks the session as partial
+		// one that failed and stays marks the session as partial
+		c.Past = slices.DeleteFunc(slices.Clone(c.Past), func(v protocol.StepView) bool {
 			isDropped := more > 0 && v.State != protocol.StepFailed
 			if isDropped {
 				more--
@@ -87,7 +91,8 @@ func (t *session) Resume(ctx workflow.Context, carried protocol.SessionCarry) {
 	if carried.Places != nil {
 		t.places = carried.Places
 	}
-	t.named, t.used, t.dropped, t.keptOutputs, t.answers.kept = carried.Named, idSetOf(carried.Used), carried.Dropped, carried.Outputs, carried.Answers
+	t.named, t.used, t.dropped, t.keptOutputs, t.answers.kept = carried.Named, idSetOf(carried.Used), carried.Dropped,
+		carried.Outputs, carried.Answers
 	t.seen, t.forgotten = requestIDsOf(carried.Seen), carried.Forgotten
 	t.redos.resume(carried)
 	t.contexts, t.notes = carried.Contexts, carried.Notes

@@ -22,39 +22,46 @@ var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 func checkContext(c protocol.Context) error {
 	switch {
 	case !digestForm.MatchString(string(c.Digest)) || c.Queue == "" || c.Size < 0:
-		return protocol.RefuseRequestf(protocol.BadRequest, "context: digest, size and queue must be those that keeping it has returned")
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"context: digest, size and queue must be those that keeping it has returned")
 	case len(c.Name) > payload.MaxName || len(c.Queue) > payload.MaxWhy || len(c.Host) > payload.MaxWhy:
 		return protocol.RefuseRequestf(protocol.BadRequest, "context: its name can have at most %d bytes", payload.MaxName)
 	}
 	return nil
 }
 
-// confirmContext has the host of a context confirm that it is stored there, before its request is answered, and remove others that the
-// session knows no more.
+// confirmContext has the host of a context confirm that it is stored there, before its request is
+// answered, and remove others that the session knows no more.
 func (t *session) confirmContext(ctx workflow.Context, c protocol.Context) error {
 	info := workflow.GetInfo(ctx)
 	options := calls.Options("confirm the context " + c.Digest.Short())
-	options.TaskQueue, options.ScheduleToStartTimeout, options.ScheduleToCloseTimeout = c.Queue, calls.HostWait, 2*calls.HostWait
+	options.TaskQueue, options.ScheduleToStartTimeout, options.ScheduleToCloseTimeout = c.Queue, calls.HostWait,
+		2*calls.HostWait
 	t.compiling++
-	// One that was known before, and is given again, may be about to be removed: then its host says that it does not have it.
+	// One that was known before, and is given again, may be about to be removed: then its host says
+	// that it does not have it.
 	_ = workflow.Await(ctx, func() bool { return !slices.Contains(t.forgetting, c.Digest) })
 	forget := t.forgottenAt(c)
 	t.giving, t.forgetting = append(t.giving, c.Digest), append(t.forgetting, forget...)
-	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ContextActivity, protocol.ContextRequest{
-		WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Digest: c.Digest, Forget: forget,
-	}).Get(ctx, nil)
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), protocol.ContextActivity,
+		protocol.ContextRequest{
+			WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Digest: c.Digest, Forget: forget,
+		}).Get(ctx, nil)
 	t.compiling--
 	t.giving, t.forgetting = without(t.giving, c.Digest), without(t.forgetting, forget...)
 	if err == nil {
-		t.forgotten = slices.DeleteFunc(t.forgotten, func(k protocol.Context) bool { return k.Queue == c.Queue && slices.Contains(forget, k.Digest) })
+		t.forgotten = slices.DeleteFunc(t.forgotten,
+			func(k protocol.Context) bool { return k.Queue == c.Queue && slices.Contains(forget, k.Digest) })
 	}
 	if err != nil {
-		return protocol.RefuseRequestf(protocol.BadRequest, "context: host %s does not have it: %s", payload.Clip(c.Host, payload.MaxName), payload.Clip(compensations.Reason(err), payload.MaxWhy))
+		return protocol.RefuseRequestf(protocol.BadRequest, "context: host %s does not have it: %s",
+			payload.Clip(c.Host, payload.MaxName), payload.Clip(compensations.Reason(err), payload.MaxWhy))
 	}
 	return t.checkTakes()
 }
 
-// maxForgotten is how many contexts a session has its hosts remove. What is beyond goes with the session.
+// maxForgotten is how many contexts a session has its hosts remove. What is beyond goes with the
+// session.
 const maxForgotten = 500
 
 // forget notes that a context is known no more, so that its host need not have it.
@@ -134,7 +141,8 @@ func (t *session) contextOf(savepoint string) *protocol.Context {
 	return nil
 }
 
-// dropContexts forgets the contexts of what was undone: they come after a place that was gone back to.
+// dropContexts forgets the contexts of what was undone: they come after a place that was gone back
+// to.
 func (t *session) dropContexts(from int) {
 	var kept []protocol.Context
 	for _, c := range t.contexts {
@@ -148,7 +156,8 @@ func (t *session) dropContexts(from int) {
 }
 
 // keepContext remembers a context of the agent's.
-var keepContext = ask[protocol.Context]{check: checkGrows[protocol.Context], inspect: (*session).inspectContext, carryOut: (*session).keepContext}.as(protocol.UpdateContext)
+var keepContext = ask[protocol.Context]{check: checkGrows[protocol.Context], inspect: (*session).inspectContext,
+	carryOut: (*session).keepContext}.as(protocol.UpdateContext)
 
 func (t *session) inspectContext(c protocol.Context) error { return checkContext(c) }
 

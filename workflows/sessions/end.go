@@ -28,7 +28,8 @@ var finishSession = verb{protocol.UpdateFinish, func(t *session) (handle, valida
 }}
 
 // abortSession undoes all that the session has done.
-var abortSession = ask[protocol.AbortRequest]{check: (*session).checkAbort, carryOut: (*session).abort}.as(protocol.UpdateAbort)
+var abortSession = ask[protocol.AbortRequest]{check: (*session).checkAbort,
+	carryOut: (*session).abort}.as(protocol.UpdateAbort)
 
 func (t *session) checkAbort(protocol.AbortRequest) error { return t.checkAlive() }
 

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// idSet is a set of ids that keeps 8 bytes of each: an id that is mistaken for another is refused, which is harmless.
+// idSet is a set of ids that keeps 8 bytes of each: an id that is mistaken for another is refused,
+// which is harmless.
 type idSet map[[8]byte]bool
 
 func hashID(kind, id string) [8]byte {
@@ -26,7 +27,8 @@ func (s idSet) bytes() []byte {
 	return slices.Concat(sliceAll(ids)...)
 }
 
-// maxRequestIDs is how many requests a session knows again. Nobody repeats one after so many others.
+// maxRequestIDs is how many requests a session knows again. Nobody repeats one after so many
+// others.
 const maxRequestIDs = 10_000
 
 // requestIDs are the ids of the last requests, 8 bytes of each, the oldest first.

@@ -8,11 +8,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// maxOverlaps is how many steps with a common resource a step lists as its needs; beyond that it needs all before it.
+// maxOverlaps is how many steps with a common resource a step lists as its needs; beyond that it
+// needs all before it.
 const maxOverlaps = 50
 
-// completeNeeds returns the needs of a step with those that its request could not know. first is the index of the first step of
-// that request.
+// completeNeeds returns the needs of a step with those that its request could not know. first is
+// the index of the first step of that request.
 func (t *session) completeNeeds(step task.Step, first int) []string {
 	isGone := func(id string) bool { // one that never began is gone without an undo
 		s := t.Schedule.ByID[id]

@@ -12,7 +12,8 @@ import (
 const maxNotes = 100
 
 // makeNote notes something for people.
-var makeNote = ask[protocol.NoteRequest]{check: (*session).checkNote, carryOut: (*session).makeNote}.as(protocol.UpdateNote)
+var makeNote = ask[protocol.NoteRequest]{check: (*session).checkNote,
+	carryOut: (*session).makeNote}.as(protocol.UpdateNote)
 
 func (t *session) checkNote(r protocol.NoteRequest) error {
 	if err := t.checkGrows(); err != nil {
@@ -22,7 +23,8 @@ func (t *session) checkNote(r protocol.NoteRequest) error {
 	case r.Text == "":
 		return protocol.RefuseRequestf(protocol.BadRequest, "text: it is empty")
 	case len(r.Text) > payload.MaxWhy:
-		return protocol.RefuseRequestf(protocol.BadRequest, "text: it has %s, and can have %d; what is longer can be a context",
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"text: it has %s, and can have %d; what is longer can be a context",
 			activities.CountOf(len(r.Text), "byte"), payload.MaxWhy)
 	}
 	return nil

@@ -18,9 +18,11 @@ import (
 func (t *session) findTakenBack(r protocol.SessionRedo) (protocol.TakenBack, error) {
 	switch {
 	case r.IsAmbiguous():
-		return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.BadRequest, "at most one of branch, to and step can be given")
+		return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.BadRequest,
+			"at most one of branch, to and step can be given")
 	case t.Rollbacks.HasDue():
-		return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.SessionBusy, "a rollback is under way: wait for it, then redo it")
+		return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.SessionBusy,
+			"a rollback is under way: wait for it, then redo it")
 	}
 	parts := t.takenBack()
 	var names []string
@@ -30,13 +32,16 @@ func (t *session) findTakenBack(r protocol.SessionRedo) (protocol.TakenBack, err
 		}
 		names = append(names, part.Name())
 		if slices.ContainsFunc(part.Steps, func(s protocol.TakenStep) bool { return s.ID == r.Step }) {
-			return protocol.TakenBack{}, protocol.RefuseRequestf(protocol.BadRequest, "step: %s was taken back by the rollback %s: redo that", r.Step, part.Name())
+			return protocol.TakenBack{},
+				protocol.RefuseRequestf(protocol.BadRequest, "step: %s was taken back by the rollback %s: redo that", r.Step,
+					part.Name())
 		}
 	}
 	why := "nothing was rolled back that is not done again"
 	switch {
 	case len(parts) > 0:
-		why = fmt.Sprintf("the rollback %s cannot be redone; these can: %s", protocol.NameRollback(r.Branch, r.To, r.Step), listed(names))
+		why = fmt.Sprintf("the rollback %s cannot be redone; these can: %s", protocol.NameRollback(r.Branch, r.To, r.Step),
+			listed(names))
 	case t.redos.released:
 		why = "what was rolled back is no longer kept; send the steps again"
 	}
@@ -46,7 +51,8 @@ func (t *session) findTakenBack(r protocol.SessionRedo) (protocol.TakenBack, err
 // maxRedone is how many bytes of steps are compiled together in a redo.
 const maxRedone = 1 << 20
 
-// additions returns the steps of a redo as steps that are added, in as few groups as can be compiled.
+// additions returns the steps of a redo as steps that are added, in as few groups as can be
+// compiled.
 func (t *session) additions(part protocol.TakenBack) ([]task.Addition, error) {
 	var all []task.Addition
 	coming := map[string]string{} // the actions of those in earlier groups, by id
@@ -65,7 +71,8 @@ func (t *session) additions(part protocol.TakenBack) ([]task.Addition, error) {
 				break
 			}
 			if raw == nil {
-				return nil, protocol.RefuseRequestf(protocol.BadRequest, "step %s is no longer kept as it was written; send the steps again", id)
+				return nil, protocol.RefuseRequestf(protocol.BadRequest,
+					"step %s is no longer kept as it was written; send the steps again", id)
 			}
 			if err := t.checkNeeds(id, raw, isHere); err != nil {
 				return nil, err
@@ -94,14 +101,16 @@ func (t *session) checkNeeds(id string, written json.RawMessage, isHere map[stri
 	needed, referred := task.Mentioned(slices.Concat([]byte("["), written, []byte("]")))
 	for _, need := range slices.Concat(needed, referred) {
 		if !isHere[need] && !t.isStanding(need) {
-			return protocol.RefuseRequestf(protocol.BadRequest, "step %s needs step %s, which is not done: redo that first, or send %s again", id, need, id)
+			return protocol.RefuseRequestf(protocol.BadRequest,
+				"step %s needs step %s, which is not done: redo that first, or send %s again", id, need, id)
 		}
 	}
 	return nil
 }
 
 // redoPart runs again what a rollback has taken back.
-var redoPart = ask[protocol.SessionRedo]{check: checkGrows[protocol.SessionRedo], inspect: (*session).inspectRedo, carryOut: (*session).redo}.as(protocol.UpdateRedo)
+var redoPart = ask[protocol.SessionRedo]{check: checkGrows[protocol.SessionRedo], inspect: (*session).inspectRedo,
+	carryOut: (*session).redo}.as(protocol.UpdateRedo)
 
 func (t *session) inspectRedo(r protocol.SessionRedo) error {
 	part, err := t.findTakenBack(r)
@@ -115,7 +124,8 @@ func (t *session) inspectRedo(r protocol.SessionRedo) error {
 	return t.checkSteps(additions...)
 }
 
-// redo compiles what was taken back, and adds it as the next generation of its steps. Its agent is back at the context that it had there.
+// redo compiles what was taken back, and adds it as the next generation of its steps. Its agent is
+// back at the context that it had there.
 func (t *session) redo(ctx workflow.Context, q *request, r protocol.SessionRedo) error {
 	part, err := t.findTakenBack(r)
 	if err != nil {
@@ -147,7 +157,8 @@ func (t *session) redo(ctx workflow.Context, q *request, r protocol.SessionRedo)
 	case err != nil:
 		return err
 	case !slices.Equal(again.Steps, part.Steps):
-		return protocol.RefuseRequestf(protocol.SessionBusy, "another request has redone or rolled back some of it at the same time: send it again")
+		return protocol.RefuseRequestf(protocol.SessionBusy,
+			"another request has redone or rolled back some of it at the same time: send it again")
 	}
 	for _, c := range compiled {
 		if err := t.checkSavepoints(c.Steps); err != nil {
@@ -198,7 +209,8 @@ func (t *session) addAgain(part protocol.TakenBack, steps []task.Step, why strin
 	return ids
 }
 
-// carryRedos puts into c what a redo needs, or may need: first what was taken back, the last of it before the rest, then the newest steps.
+// carryRedos puts into c what a redo needs, or may need: first what was taken back, the last of it
+// before the rest, then the newest steps.
 func (t *session) carryRedos(c *protocol.SessionCarry) {
 	d, parts := &t.redos, t.takenBack()
 	sizeOfPart := func(p protocol.TakenBack) int {

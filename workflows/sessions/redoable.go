@@ -10,10 +10,12 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// TakeBack remembers what a rollback has taken back, once it is over, and forgets what the agent has given since.
+// TakeBack remembers what a rollback has taken back, once it is over, and forgets what the agent
+// has given since.
 func (t *session) TakeBack(r *engine.Rollback) {
 	part := protocol.TakenBack{
-		Request: r.Request, To: r.To, Step: r.Only, Branch: r.Branch, Context: t.lastContextIn(r.From), Steps: slices.Clone(r.Taken),
+		Request: r.Request, To: r.To, Step: r.Only, Branch: r.Branch, Context: t.lastContextIn(r.From),
+		Steps: slices.Clone(r.Taken),
 	}
 	slices.SortFunc(part.Steps, func(a, b protocol.TakenStep) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, id := range r.Unfinished {
@@ -34,7 +36,8 @@ func (t *session) isStanding(id string) bool {
 		slices.ContainsFunc(t.Saga.Entries(), func(e activities.Entry) bool { return e.Step == id })
 }
 
-// takenBack returns what can be redone, the oldest first: what was taken back and does not stand again.
+// takenBack returns what can be redone, the oldest first: what was taken back and does not stand
+// again.
 func (t *session) takenBack() []protocol.TakenBack {
 	var parts []protocol.TakenBack
 	for _, part := range t.redos.parts {
@@ -58,7 +61,8 @@ func (t *session) takenBack() []protocol.TakenBack {
 // Correct remembers the parameters that a person has given to a step.
 func (t *session) Correct(step string, with json.RawMessage) { t.redos.correct(step, with) }
 
-// lastContextIn is the last context that the agent has given since a place; nil if it has given none.
+// lastContextIn is the last context that the agent has given since a place; nil if it has given
+// none.
 func (t *session) lastContextIn(from int) *protocol.Context {
 	for _, c := range slices.Backward(t.contexts) {
 		if c.Seq >= from {

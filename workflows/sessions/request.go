@@ -27,7 +27,8 @@ type request struct {
 	told      bool  // an update has answered with its end
 }
 
-// answers remembers the requests of a session, so that each one is carried out once, whatever run of the chain meets it.
+// answers remembers the requests of a session, so that each one is carried out once, whatever run
+// of the chain meets it.
 type answers struct {
 	requests map[string]*request // of this run, and those of earlier runs that are not over
 	order    []string            // their ids
@@ -68,7 +69,8 @@ func (a *answers) noteTakenBack(steps []protocol.TakenStep, why string) {
 	}
 	note := func(s *protocol.StepAnswer) {
 		if isTaken[s.ID] {
-			*s = protocol.StepAnswer{ID: s.ID, Uses: s.Uses, State: protocol.RolledBack, Try: s.Try, Summary: s.Summary, Error: s.Error, Notes: []string{why}, Took: s.Took}
+			*s = protocol.StepAnswer{ID: s.ID, Uses: s.Uses, State: protocol.RolledBack, Try: s.Try, Summary: s.Summary,
+				Error: s.Error, Notes: []string{why}, Took: s.Took}
 		}
 	}
 	for i := range a.kept {

@@ -14,7 +14,8 @@ import (
 )
 
 // rollBack undoes a part of the session.
-var rollBack = ask[protocol.SessionRollback]{check: checkTakes[protocol.SessionRollback], inspect: (*session).inspectRollback, carryOut: (*session).rollBack}.as(protocol.UpdateRollback)
+var rollBack = ask[protocol.SessionRollback]{check: checkTakes[protocol.SessionRollback],
+	inspect: (*session).inspectRollback, carryOut: (*session).rollBack}.as(protocol.UpdateRollback)
 
 func (t *session) inspectRollback(r protocol.SessionRollback) error {
 	_, _, err := t.scope(r)
@@ -37,7 +38,8 @@ func (t *session) rollBack(_ workflow.Context, q *request, r protocol.SessionRol
 		text += ": " + payload.Clip(r.Why, payload.MaxWhy)
 	}
 	q.rollback = &engine.Rollback{
-		Cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, Begun: true, From: from, Only: only, Request: q.id, To: r.To,
+		Cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, Begun: true, From: from,
+		Only: only, Request: q.id, To: r.To,
 		Branch: r.Branch,
 	}
 	q.context = t.contextOf(r.To)
@@ -45,7 +47,8 @@ func (t *session) rollBack(_ workflow.Context, q *request, r protocol.SessionRol
 	return nil
 }
 
-// scope works out what a request to roll back undoes: everything from a sequence number on, or one step.
+// scope works out what a request to roll back undoes: everything from a sequence number on, or one
+// step.
 func (t *session) scope(r protocol.SessionRollback) (from int, only string, err error) {
 	if err := t.checkNewBranch(r); err != nil {
 		return 0, "", err
@@ -56,10 +59,14 @@ func (t *session) scope(r protocol.SessionRollback) (from int, only string, err 
 	case r.To != "":
 		from, isKnown := t.Savepoints.Places[r.To]
 		if !isKnown {
-			return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "to: there is no savepoint %q; there are %s", r.To, listed(t.Savepoints.Names()))
+			return 0, "",
+				protocol.RefuseRequestf(protocol.BadRequest, "to: there is no savepoint %q; there are %s", r.To,
+					listed(t.Savepoints.Names()))
 		}
 		if from <= t.Pivot.Seq {
-			return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "to: a pivot that is done stands after savepoint %q: it is never undone", r.To)
+			return 0, "",
+				protocol.RefuseRequestf(protocol.BadRequest,
+					"to: a pivot that is done stands after savepoint %q: it is never undone", r.To)
 		}
 		return from, "", nil
 	}
@@ -67,7 +74,10 @@ func (t *session) scope(r protocol.SessionRollback) (from int, only string, err 
 		return math.MaxInt, r.Step, nil
 	}
 	if !slices.ContainsFunc(t.Saga.Entries(), func(e activities.Entry) bool { return e.Step == r.Step }) {
-		return 0, "", protocol.RefuseRequestf(protocol.BadRequest, "step: the ledger has no step %q: it was never done, is undone already, or stands before a pivot", payload.Clip(r.Step, payload.MaxName))
+		return 0, "",
+			protocol.RefuseRequestf(protocol.BadRequest,
+				"step: the ledger has no step %q: it was never done, is undone already, or stands before a pivot",
+				payload.Clip(r.Step, payload.MaxName))
 	}
 	return math.MaxInt, r.Step, nil
 }

@@ -27,7 +27,8 @@ func (t *session) inspectSavepoint(r protocol.SavepointRequest) error {
 
 func (t *session) makeSavepoint(ctx workflow.Context, q *request, r protocol.SavepointRequest) error {
 	if r.Context != nil {
-		if err := first(func() error { return t.confirmContext(ctx, *r.Context) }, func() error { return t.checkSavepointRequest(r) }); err != nil {
+		if err := first(func() error { return t.confirmContext(ctx, *r.Context) },
+			func() error { return t.checkSavepointRequest(r) }); err != nil {
 			return err
 		}
 	}
@@ -49,9 +50,11 @@ func (t *session) checkSavepoint(name string) error {
 	from, isKnown := t.Savepoints.Places[name]
 	switch {
 	case !savepointForm.MatchString(name):
-		return protocol.RefuseRequestf(protocol.BadRequest, "name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", payload.Clip(name, payload.MaxName))
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", payload.Clip(name, payload.MaxName))
 	case isKnown && from != t.Saga.Last()+1:
-		return protocol.RefuseRequestf(protocol.BadRequest, "name: there is a savepoint %q already; choose another, or roll back to it", name)
+		return protocol.RefuseRequestf(protocol.BadRequest,
+			"name: there is a savepoint %q already; choose another, or roll back to it", name)
 	}
 	return t.checkRests()
 }

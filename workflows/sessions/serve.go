@@ -19,7 +19,8 @@ func (t *session) recall(id string) protocol.Answer {
 	return protocol.Answer{Request: id, Phase: t.Phase, Forgotten: true}
 }
 
-// checkRequest reports whether a request was accepted before. It refuses one that asks for something else under the same id.
+// checkRequest reports whether a request was accepted before. It refuses one that asks for
+// something else under the same id.
 func (t *session) checkRequest(ctx workflow.Context, content any) (isKnown bool, err error) {
 	if err := protocol.CheckRequest(content); err != nil {
 		return false, err
@@ -35,14 +36,19 @@ func (t *session) checkRequest(ctx workflow.Context, content any) (isKnown bool,
 		known = a.Digest
 	}
 	if known != protocol.DigestOfRequest(content) {
-		return false, protocol.RefuseRequestf(protocol.BadRequest, "request %q was made before and asked for something else: each needs an id of its own", payload.Clip(id, payload.MaxName))
+		return false,
+			protocol.RefuseRequestf(protocol.BadRequest,
+				"request %q was made before and asked for something else: each needs an id of its own",
+				payload.Clip(id, payload.MaxName))
 	}
 	return true, nil
 }
 
-// serve has a request carried out, once, and answers when it is over, needs a person, or the run ends, and within seconds at any rate.
-// check is asked again what a validator was asked, for a request that met a session which was being compiled.
-func (t *session) serve(ctx workflow.Context, content any, check func() error, carryOut func(workflow.Context, *request) error) (protocol.Answer, error) {
+// serve has a request carried out, once, and answers when it is over, needs a person, or the run
+// ends, and within seconds at any rate. check is asked again what a validator was asked, for a
+// request that met a session which was being compiled.
+func (t *session) serve(ctx workflow.Context, content any, check func() error,
+	carryOut func(workflow.Context, *request) error) (protocol.Answer, error) {
 	id := workflow.GetCurrentUpdateInfo(ctx).ID
 	t.Silence.Hear(workflow.Now(ctx))
 	q := t.answers.requests[id]
@@ -67,8 +73,10 @@ func (t *session) serve(ctx workflow.Context, content any, check func() error, c
 	return a, nil
 }
 
-// startRequest carries out a request, beside its update: to compile steps, or to have a host confirm something, may take minutes.
-func (t *session) startRequest(ctx workflow.Context, q *request, check func() error, carryOut func(workflow.Context, *request) error) {
+// startRequest carries out a request, beside its update: to compile steps, or to have a host
+// confirm something, may take minutes.
+func (t *session) startRequest(ctx workflow.Context, q *request, check func() error,
+	carryOut func(workflow.Context, *request) error) {
 	t.Serving++
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	begun := false
@@ -90,11 +98,13 @@ func (t *session) startRequest(ctx workflow.Context, q *request, check func() er
 	_ = workflow.Await(calm, func() bool { return begun }) // most are over by then, and need no timer
 }
 
-// answerWithin is how long an update that was carried out waits for its end. A server allows a workflow few updates that are under way:
-// ten that wait for their steps would keep out everything else, also what rejects or aborts. Afterwards QueryAnswer tells the rest.
+// answerWithin is how long an update that was carried out waits for its end. A server allows a
+// workflow few updates that are under way: ten that wait for their steps would keep out everything
+// else, also what rejects or aborts. Afterwards QueryAnswer tells the rest.
 const answerWithin = 3 * time.Second
 
-// answerSoon answers a request when it is over, or suffices as it stands, and otherwise within answerWithin.
+// answerSoon answers a request when it is over, or suffices as it stands, and otherwise within
+// answerWithin.
 func (t *session) answerSoon(ctx workflow.Context, q *request, suffices func() bool) protocol.Answer {
 	isDue := func() bool { return t.isRequestOver(q) || suffices() || t.IsLeaving() }
 	if !isDue() {

@@ -17,16 +17,19 @@ import (
 type session struct {
 	*engine.Task
 
-	check              engine.StepCheck           // of steps before they are accepted; nil if they are only checked afterwards
-	document           json.RawMessage            // that it was opened with, without steps
-	places             map[string]protocol.Places // of the hosts asked so far, by task queue; only looked up, never ranged over
-	named              int                        // counts the steps that the session has named
-	compiling          int                        // counts the requests whose steps are being compiled, or whose context is being confirmed
-	naming             map[string]bool            // the ids of the steps that are being compiled; only looked up
-	used               idSet                      // the ids of steps: a token is made of each, so none is ever used again
-	seen               requestIDs                 // those of the last requests
-	loose              []string                   // the steps that no other one needs, in order
-	looseAt            int                        // rollbacks.undone when loose was right; -1 if it never was
+	// of steps before they are accepted; nil if they are only checked afterwards
+	check    engine.StepCheck
+	document json.RawMessage // that it was opened with, without steps
+	// of the hosts asked so far, by task queue; only looked up, never ranged over
+	places map[string]protocol.Places
+	named  int // counts the steps that the session has named
+	// counts the requests whose steps are being compiled, or whose context is being confirmed
+	compiling          int
+	naming             map[string]bool // the ids of the steps that are being compiled; only looked up
+	used               idSet           // the ids of steps: a token is made of each, so none is ever used again
+	seen               requestIDs      // those of the last requests
+	loose              []string        // the steps that no other one needs, in order
+	looseAt            int             // rollbacks.undone when loose was right; -1 if it never was
 	answers            answers
 	keptOutputs        []string        // the ids of the steps of earlier runs whose outputs are kept, the oldest first
 	dropped            int             // counts steps that a report leaves out
@@ -64,7 +67,8 @@ func newSession(document json.RawMessage) *session {
 	delete(fields, "$schema")
 	raw, _ := json.Marshal(fields)
 	return &session{
-		document: raw, places: map[string]protocol.Places{}, naming: map[string]bool{}, used: idSet{}, looseAt: -1, first: first, redos: redos{written: map[string]json.RawMessage{}},
+		document: raw, places: map[string]protocol.Places{}, naming: map[string]bool{}, used: idSet{}, looseAt: -1,
+		first: first, redos: redos{written: map[string]json.RawMessage{}},
 	}
 }
 
@@ -85,7 +89,8 @@ func (t *session) Begin(ctx workflow.Context) {
 	t.redos.keep(t.first, t.Compiled.Steps)
 }
 
-// isBusy reports whether the agent of a session waits for it, or for a person. One that may decide itself is waited for.
+// isBusy reports whether the agent of a session waits for it, or for a person. One that may decide
+// itself is waited for.
 func (t *session) isBusy() bool {
 	return t.RunsSteps() || t.Parks.IsOpen() && !t.Parks.AgentDecides || t.Rollbacks.HasDue() || t.compiling > 0
 }
@@ -114,7 +119,8 @@ func (t *session) checkTakes() error {
 	case t.Ending.Cause != nil:
 		return protocol.RefuseRequestf(protocol.SessionOver, "the session goes no further: %s", t.Ending.Cause.Text)
 	case t.Phase != protocol.Forward || !t.Schedule.Open:
-		return protocol.RefuseRequestf(protocol.SessionOver, "the session goes no further: it was told to finish; open another")
+		return protocol.RefuseRequestf(protocol.SessionOver,
+			"the session goes no further: it was told to finish; open another")
 	}
 	return nil
 }
@@ -130,7 +136,8 @@ func (t *session) checkRests() error {
 func (t *session) alertSilence(ctx workflow.Context, why string) {
 	t.AddNote(why + ": a person was asked")
 	t.MarkStale()
-	t.SendAlert(ctx, compensations.StepReport{State: string(protocol.AgentGone), Reason: why + ": finish it, abort it, or go on with it"})
+	t.SendAlert(ctx,
+		compensations.StepReport{State: string(protocol.AgentGone), Reason: why + ": finish it, abort it, or go on with it"})
 }
 
 // checkGrows refuses a request that would add to a session which takes no more.

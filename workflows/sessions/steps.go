@@ -16,7 +16,8 @@ import (
 )
 
 // takeSteps adds steps to the session.
-var takeSteps = ask[protocol.StepRequest]{check: checkGrows[protocol.StepRequest], inspect: (*session).inspectSteps, carryOut: (*session).takeSteps}.as(protocol.UpdateStep)
+var takeSteps = ask[protocol.StepRequest]{check: checkGrows[protocol.StepRequest], inspect: (*session).inspectSteps,
+	carryOut: (*session).takeSteps}.as(protocol.UpdateStep)
 
 func (t *session) inspectSteps(r protocol.StepRequest) error {
 	named, ids, err := t.nameSteps(r.Steps)
@@ -46,15 +47,21 @@ func (t *session) nameSteps(steps []json.RawMessage) (named json.RawMessage, ids
 	written := map[string]bool{}
 	for i, raw := range steps {
 		if err := json.Unmarshal(raw, &all[i]); err != nil || all[i] == nil {
-			return nil, nil, protocol.RefuseRequestf(protocol.BadRequest, "steps[%d]: must be a map with uses and with, as in a task file", i)
+			return nil, nil,
+				protocol.RefuseRequestf(protocol.BadRequest, "steps[%d]: must be a map with uses and with, as in a task file", i)
 		}
 		if id, has := all[i]["id"]; has {
 			var text string
 			_ = json.Unmarshal(id, &text) // what is no text is refused when the step is read
 			if written[text] = true; t.used.has("step", text) {
-				return nil, nil, protocol.RefuseRequestf(protocol.BadRequest, "steps.%s.id: the session has had a step %[1]q; choose another id, or leave it out", text)
+				return nil, nil,
+					protocol.RefuseRequestf(protocol.BadRequest,
+						"steps.%s.id: the session has had a step %[1]q; choose another id, or leave it out", text)
 			} else if t.naming[text] {
-				return nil, nil, protocol.RefuseRequestf(protocol.BadRequest, "steps.%s.id: another request, which is being checked, has a step %[1]q; choose another id, or leave it out", text)
+				return nil, nil,
+					protocol.RefuseRequestf(protocol.BadRequest,
+						"steps.%s.id: another request, which is being checked, has a step %[1]q; choose another id, or leave it out",
+						text)
 			}
 		}
 	}
@@ -105,7 +112,9 @@ func (t *session) compileSteps(ctx workflow.Context, steps []json.RawMessage) (t
 		return compiled, err
 	}
 	if slices.ContainsFunc(ids, func(id string) bool { return t.used.has("step", id) }) {
-		return compiled, protocol.RefuseRequestf(protocol.SessionBusy, "another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
+		return compiled,
+			protocol.RefuseRequestf(protocol.SessionBusy,
+				"another request has used one of the ids %s at the same time: send it again", strings.Join(ids, ", "))
 	}
 	if _, err = t.Addition(t.document, named, ids, nil); err == nil {
 		err = t.Admit(ctx, "steps", engine.SizeOfSteps(compiled.Steps))
@@ -145,7 +154,8 @@ func (t *session) checkSteps(additions ...task.Addition) error {
 func (t *session) checkSavepoints(steps []task.Step) error {
 	for _, s := range steps {
 		if _, isTaken := t.Savepoints.Places[s.Savepoint]; isTaken {
-			return protocol.RefuseRequestf(protocol.BadRequest, "steps.%s.savepoint: there is a savepoint %q already; choose another", s.ID, s.Savepoint)
+			return protocol.RefuseRequestf(protocol.BadRequest,
+				"steps.%s.savepoint: there is a savepoint %q already; choose another", s.ID, s.Savepoint)
 		}
 	}
 	return nil

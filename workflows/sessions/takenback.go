@@ -16,7 +16,8 @@ type redos struct {
 	released bool                       // some are no longer kept
 }
 
-// maxKeptSteps bounds the steps that are carried over as they were written, with what was taken back.
+// maxKeptSteps bounds the steps that are carried over as they were written, with what was taken
+// back.
 const maxKeptSteps = 256 << 10
 
 // keep remembers steps as they were written, each for the host that it was compiled for.
@@ -46,8 +47,8 @@ func (d *redos) correct(id string, with json.RawMessage) {
 	}
 }
 
-// add remembers what a rollback has taken back. A step that was done again since an earlier one belongs to this one, and so does the rest
-// of a branch of the same name.
+// add remembers what a rollback has taken back. A step that was done again since an earlier one
+// belongs to this one, and so does the rest of a branch of the same name.
 func (d *redos) add(part protocol.TakenBack) {
 	isHere := map[string]bool{}
 	for _, s := range part.Steps {

@@ -22,7 +22,8 @@ func (t *session) Remarks() []string {
 		remarks = append(remarks, n.String())
 	}
 	if t.dropped > 0 {
-		remarks = append(remarks, fmt.Sprintf("not listed: %s of the session, rolled back or done with notes", activities.CountOf(t.dropped, "step")))
+		remarks = append(remarks,
+			fmt.Sprintf("not listed: %s of the session, rolled back or done with notes", activities.CountOf(t.dropped, "step")))
 	}
 	return remarks
 }

@@ -16,12 +16,14 @@ type Addition struct {
 	Steps json.RawMessage `json:"steps"`
 	// Earlier are the steps that these may need or refer to: their actions, by id.
 	Earlier map[string]string `json:"earlier,omitempty"`
-	// Redone says that the session has had the steps already: they may say what a person has written. All others are an agent's.
+	// Redone says that the session has had the steps already: they may say what a person has written.
+	// All others are an agent's.
 	Redone bool `json:"redone,omitempty"`
 }
 
-// Parse reads the steps with what the session's document says of all steps. Compile makes of it what the session adds: a step
-// without needs follows those above it, and all that the session has done before: see Step.Follows.
+// Parse reads the steps with what the session's document says of all steps. Compile makes of it
+// what the session adds: a step without needs follows those above it, and all that the session has
+// done before: see Step.Follows.
 func (a Addition) Parse() (*Document, error) {
 	var problems Problems
 	c := collector{file: "step", problems: &problems}
@@ -36,7 +38,8 @@ func (a Addition) Parse() (*Document, error) {
 	case steps.kind != list:
 		c.complain(steps, &trail{name: "steps"}, steps.display(), "must be a list", "write it as a list: [...]")
 	case n == 0 || n > MaxAdded:
-		c.complain(steps, &trail{name: "steps"}, "", fmt.Sprintf("has %s; 1 to %d can be added at once", activities.CountOf(n, "step"), MaxAdded), "")
+		c.complain(steps, &trail{name: "steps"}, "",
+			fmt.Sprintf("has %s; 1 to %d can be added at once", activities.CountOf(n, "step"), MaxAdded), "")
 	case root.kind != object || root.findValue("session") == nil:
 		c.complain(nil, nil, "", "the task is no session: all its steps are in its file", "")
 	}
@@ -57,8 +60,8 @@ func (a Addition) Parse() (*Document, error) {
 	return doc, err
 }
 
-// Mentioned returns the ids in steps that may name earlier ones: those that they need, and those whose outputs they refer to. What
-// cannot be read mentions nothing: Parse refuses it.
+// Mentioned returns the ids in steps that may name earlier ones: those that they need, and those
+// whose outputs they refer to. What cannot be read mentions nothing: Parse refuses it.
 func Mentioned(steps json.RawMessage) (needed, referred []string) {
 	if !json.Valid(steps) {
 		return nil, nil

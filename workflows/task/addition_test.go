@@ -20,7 +20,8 @@ func compileAddition(t *testing.T, steps string, earlier map[string]string) (*Co
 	return Compile(doc, catalog())
 }
 
-// A session needs no steps, and a step that fails in it is undone alone unless its file says otherwise.
+// A session needs no steps, and a step that fails in it is undone alone unless its file says
+// otherwise.
 func TestASessionIsATaskThatMayHaveNoSteps(t *testing.T) {
 	compiled := mustCompile(t, opened)
 	require.Equal(t, &Session{Idle: 5 * time.Minute, Gone: GoneAsk}, compiled.Session)
@@ -78,7 +79,8 @@ func TestAnAdditionThatIsWrongIsRefusedWithTheWayOut(t *testing.T) {
 }
 
 func TestMentionedNamesWhatAnAdditionBuildsOn(t *testing.T) {
-	needed, referred := Mentioned(json.RawMessage(`[{"needs": ["b", "a"]}, {"with": {"x": ["${{ steps.c.outputs.id }}", "${{ vars.d }}"]}}]`))
+	needed, referred := Mentioned(
+		json.RawMessage(`[{"needs": ["b", "a"]}, {"with": {"x": ["${{ steps.c.outputs.id }}", "${{ vars.d }}"]}}]`))
 	require.Equal(t, []string{"a", "b"}, needed)
 	require.Equal(t, []string{"c"}, referred)
 	needed, referred = Mentioned(json.RawMessage(`{"needs"`))

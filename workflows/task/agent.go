@@ -5,20 +5,25 @@ import (
 	"strings"
 )
 
-// rule says which values a field of an agent's step may have: the words alone, or any that is no map.
+// rule says which values a field of an agent's step may have: the words alone, or any that is no
+// map.
 type rule struct {
 	words []string
 	free  bool // also maps: they are data
 }
 
-// agentFields are all that an agent may say of a step, by the path of the field. What is not listed here only a person may say, in a task
-// file: it would let the agent act without a person, or have damage stand that a person is to see.
+// agentFields are all that an agent may say of a step, by the path of the field. What is not listed
+// here only a person may say, in a task file: it would let the agent act without a person, or have
+// damage stand that a person is to see.
 var agentFields = map[string]rule{
-	"id": {}, "name": {}, "uses": {}, "with": {free: true}, "needs": {}, "on": {}, "savepoint": {}, "timeout": {}, "again": {},
-	"check.command": {}, "check.json.file": {}, "check.json.at": {}, "check.json.equals": {free: true}, "check.exists": {}, "check.exists.path": {},
-	"check.query": {}, "check.expect": {free: true}, "check.when": {}, "check.within": {},
+	"id": {}, "name": {}, "uses": {}, "with": {free: true}, "needs": {}, "on": {}, "savepoint": {}, "timeout": {},
+	"again":         {},
+	"check.command": {}, "check.json.file": {}, "check.json.at": {}, "check.json.equals": {free: true}, "check.exists": {},
+	"check.exists.path": {},
+	"check.query":       {}, "check.expect": {free: true}, "check.when": {}, "check.within": {},
 	"retry.attempts": {}, "retry.backoff": {}, "retry.max": {},
-	"gate": {words: []string{string(GateAsk)}}, "gate.mode": {words: []string{string(GateAsk)}}, "gate.timeout": {}, "gate.why": {},
+	"gate": {words: []string{string(GateAsk)}}, "gate.mode": {words: []string{string(GateAsk)}}, "gate.timeout": {},
+	"gate.why":   {},
 	"on_failure": {words: failureWords}, "on_failure.unwind_to": {}, "on_failure.times": {},
 }
 
@@ -58,12 +63,14 @@ func (c collector) refuseReserved(steps *node) {
 			if r.words != nil {
 				message = "an agent may only say " + strings.Join(r.words, ", ")
 			}
-			c.complain(r.value, r.at, r.value.display(), message, "leave it out, or have a person write the step into the file of the session")
+			c.complain(r.value, r.at, r.value.display(), message,
+				"leave it out, or have a person write the step into the file of the session")
 		}
 	}
 }
 
-// describeReserved says what is written in a step that only a person may write, as in gate: none; empty if nothing is.
+// describeReserved says what is written in a step that only a person may write, as in gate: none;
+// empty if nothing is.
 func describeReserved(step *node) string {
 	found := findReserved(step, nil, "")
 	if len(found) == 0 {

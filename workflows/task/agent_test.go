@@ -22,7 +22,8 @@ var personsFields = map[string]string{
 	"undo.attempts":    `1`,       // a mishap that passes becomes a person's work
 }
 
-// pathsIn adds the paths of all values that fit a schema. The schema of a step is made of its Go type.
+// pathsIn adds the paths of all values that fit a schema. The schema of a step is made of its Go
+// type.
 func pathsIn(s *jsonschema.Schema, path string, all map[string]bool) {
 	switch {
 	case len(s.Properties) > 0:
@@ -40,7 +41,8 @@ func pathsIn(s *jsonschema.Schema, path string, all map[string]bool) {
 	}
 }
 
-// A field that is new is a person's until it is listed as one of an agent's, and has to be listed as either.
+// A field that is new is a person's until it is listed as one of an agent's, and has to be listed
+// as either.
 func TestEveryFieldOfAStepIsAnAgentsOrAPersons(t *testing.T) {
 	written := map[string]bool{}
 	pathsIn(objectSchema(reflect.TypeFor[step]()), "", written)
@@ -66,7 +68,8 @@ func TestAnAgentMayNotSayWhatIsAPersons(t *testing.T) {
 	}
 	for _, mode := range []string{"none", "auto"} {
 		refused[fmt.Sprintf(`"gate": %q`, mode)] = fmt.Sprintf("steps[0].gate: an agent may only say ask, found %q", mode)
-		refused[fmt.Sprintf(`"gate": {"why": "so", "mode": %q}`, mode)] = fmt.Sprintf("steps[0].gate.mode: an agent may only say ask, found %q", mode)
+		refused[fmt.Sprintf(`"gate": {"why": "so", "mode": %q}`,
+			mode)] = fmt.Sprintf("steps[0].gate.mode: an agent may only say ask, found %q", mode)
 	}
 	for step, want := range refused {
 		steps := fmt.Sprintf(written, step)
@@ -94,7 +97,8 @@ func TestAnAgentMaySayTheRest(t *testing.T) {
 
 // A task file and the first steps of a session are a person's.
 func TestAPersonMaySayAll(t *testing.T) {
-	const step = "\nsteps:\n- {id: a, uses: file.write, with: {path: /srv/a}, pivot: true, gate: none, undo: {drift: force}}\n"
+	const step = "\nsteps:\n- {id: a, uses: file.write, with: {path: /srv/a}, pivot: true, gate: none, undo: {drift: " +
+		"force}}\n"
 	require.Empty(t, mustCompile(t, "name: t"+step).Steps[0].Reserved)
 	require.Equal(t, "pivot: true", mustCompile(t, "name: t\nsession: {}"+step).Steps[0].Reserved)
 }

@@ -25,16 +25,18 @@ type Catalog struct {
 	SharedQueue string
 	// Journals are the ids of the worker's own journals, by world.
 	Journals map[string]string
-	// Secrets are the names of the secrets that the worker's config allows. Nil: not known here, so not checked.
-	Secrets []string
-	// Retention is how long the server keeps closed runs: no task can be rolled back for longer. Zero: not known here, so
+	// Secrets are the names of the secrets that the worker's config allows. Nil: not known here, so
 	// not checked.
+	Secrets []string
+	// Retention is how long the server keeps closed runs: no task can be rolled back for longer. Zero:
+	// not known here, so not checked.
 	Retention time.Duration
 	// Defaults hold where the task file says nothing.
 	Defaults Defaults
 }
 
-// HostQueue returns the task queue of the steps of one host. A queue that is that host's already is it.
+// HostQueue returns the task queue of the steps of one host. A queue that is that host's already is
+// it.
 func HostQueue(queue, host string) string {
 	if of, isOwn := HostOf(queue, queue); isOwn && of == host {
 		return queue
@@ -42,7 +44,8 @@ func HostQueue(queue, host string) string {
 	return queue + "@" + host
 }
 
-// HostOf returns the host whose own task queue a queue is, beside the one that its tasks are on, which may be the same.
+// HostOf returns the host whose own task queue a queue is, beside the one that its tasks are on,
+// which may be the same.
 func HostOf(queue, tasks string) (host string, isOwn bool) {
 	shared, _, _ := strings.Cut(tasks, "@")
 	return strings.CutPrefix(queue, shared+"@")
@@ -52,20 +55,22 @@ func HostOf(queue, tasks string) (host string, isOwn bool) {
 type Defaults struct {
 	// Attempts is how often a forward is tried. Defaults to 3.
 	Attempts int
-	// Backoff is the wait before the second attempt; each further one is twice as long. Defaults to 1s.
+	// Backoff is the wait before the second attempt; each further one is twice as long. Defaults to
+	// 1s.
 	Backoff time.Duration
 	// MaxBackoff is the longest wait between two attempts. Defaults to 30s.
 	MaxBackoff time.Duration
 	// Timeout bounds one attempt of a forward. Defaults to 5m.
 	Timeout time.Duration
-	// Heartbeat is how long an attempt may show no sign of life before it counts as dead. Defaults to 10s.
+	// Heartbeat is how long an attempt may show no sign of life before it counts as dead. Defaults to
+	// 10s.
 	Heartbeat time.Duration
 	// UndoAttempt bounds one attempt of an undo. Defaults to 10m.
 	UndoAttempt time.Duration
 	// UndoWithin bounds all attempts of an undo together; then it is parked. Defaults to 1h.
 	UndoWithin time.Duration
-	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that host. Zero leaves it to
-	// the engine.
+	// HostWait is how long an undo stays on the queue of a host before it shows as waiting for that
+	// host. Zero leaves it to the engine.
 	HostWait time.Duration
 	// GateLimit is how long a gate that always asks waits. Defaults to 365 days.
 	GateLimit time.Duration

@@ -7,10 +7,13 @@ import (
 	"strings"
 )
 
-// refusalForm is how a worker, which knows no lines, begins a refusal: the field, or a step and the parameter.
-var refusalForm = regexp.MustCompile(`(?m)(^|Refused: )((?:steps|vars|keep|name|agent|timeout)(?:[.\[][^:\s]*)?): (?:([a-z_]+[a-z0-9_.\[\]]*): )?`)
+// refusalForm is how a worker, which knows no lines, begins a refusal: the field, or a step and the
+// parameter.
+var refusalForm = regexp.MustCompile(
+	`(?m)(^|Refused: )((?:steps|vars|keep|name|agent|timeout)(?:[.\[][^:\s]*)?): (?:([a-z_]+[a-z0-9_.\[\]]*): )?`)
 
-// Cite puts the position in the file before each refusal in a text from a worker that names a field of the document.
+// Cite puts the position in the file before each refusal in a text from a worker that names a field
+// of the document.
 func (d *Document) Cite(text string) string {
 	return refusalForm.ReplaceAllStringFunc(text, func(found string) string {
 		m := refusalForm.FindStringSubmatch(found)
@@ -41,7 +44,8 @@ func (d *Document) Position(field string) (line, column int) {
 
 var fieldPart = regexp.MustCompile(`[^.\[\]]+`)
 
-// find returns the value of a field such as steps[2].with.path, in which a step may stand with its id; nil if there is none.
+// find returns the value of a field such as steps[2].with.path, in which a step may stand with its
+// id; nil if there is none.
 func (d *Document) find(field string) *node {
 	n := d.root
 	for _, part := range fieldPart.FindAllString(field, -1) {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Compile checks a document against a catalog and makes the steps that a workflow runs. Its error is a Problems if the
-// document is at fault, and any other if the catalog is.
+// Compile checks a document against a catalog and makes the steps that a workflow runs. Its error
+// is a Problems if the document is at fault, and any other if the catalog is.
 func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	if doc.root == nil {
 		return nil, fmt.Errorf("the document was not made by Parse")
@@ -41,13 +41,15 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		return nil, err
 	}
 	compiled := &Compiled{
-		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.file.Unwind, Keep: c.rollbackWindow(), Pinned: bool(doc.file.Pinned),
+		Name: doc.Name, Agent: doc.Agent, Deadline: doc.Timeout, Unwind: doc.file.Unwind, Keep: c.rollbackWindow(),
+		Pinned:  bool(doc.file.Pinned),
 		Session: doc.file.Session.compile(), Steps: make([]Step, len(doc.file.Steps)),
 	}
 	for i := range doc.file.Steps {
 		c.byID[string(doc.file.Steps[i].ID)] = i
 		if compiled.Steps[i] = c.compileStep(i); c.filled > MaxCompiled {
-			c.complain(doc.file.Steps[i].node, doc.file.Steps[i].at, "", fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
+			c.complain(doc.file.Steps[i].node, doc.file.Steps[i].at, "",
+				fmt.Sprintf("the steps up to here have more than %d bytes with their vars filled in", MaxCompiled), largeTask)
 			break
 		}
 	}
@@ -127,8 +129,9 @@ func (c *compiler) compileStep(i int) Step {
 		ID: string(s.ID), Name: string(s.Name), Uses: string(s.Uses), With: with.json(nil), Check: s.Check.actions(),
 		Gate: c.compileGate(s, a.Spec), Retry: c.compileRetry(s), Place: c.placeStep(s, a.Spec),
 		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
-		UndoParams: a.UndoParams, Digested: a.Digested, UndoOutputs: a.UndoOutputs, ReadOnly: a.ReadOnly, Commits: a.Commits, Preflights: a.Preflights,
-		OnFailure: OnFailure{Do: c.failureMode()}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
+		UndoParams: a.UndoParams, Digested: a.Digested, UndoOutputs: a.UndoOutputs, ReadOnly: a.ReadOnly, Commits: a.Commits,
+		Preflights: a.Preflights,
+		OnFailure:  OnFailure{Do: c.failureMode()}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
 		Intent: a.Intent, Again: bool(s.Again),
 	}
 	if s.OnFailure != nil {
@@ -138,17 +141,21 @@ func (c *compiler) compileStep(i int) Step {
 		compiled.Reserved = describeReserved(filled)
 	}
 	compiled.Undo = activities.UndoPolicy{
-		Within: cmp.Or(time.Duration(s.Undo.Within), c.defaults.UndoWithin), Attempts: int(s.Undo.Attempts), Heartbeat: c.defaults.Heartbeat,
-		HostWait: c.defaults.HostWait, Drift: activities.DriftPolicy(s.Undo.Drift), Criticality: activities.Criticality(s.Undo.Criticality),
+		Within: cmp.Or(time.Duration(s.Undo.Within), c.defaults.UndoWithin), Attempts: int(s.Undo.Attempts),
+		Heartbeat: c.defaults.Heartbeat,
+		HostWait:  c.defaults.HostWait, Drift: activities.DriftPolicy(s.Undo.Drift),
+		Criticality: activities.Criticality(s.Undo.Criticality),
 	}
 	compiled.Undo.Attempt = min(c.defaults.UndoAttempt, compiled.Undo.Within)
 	compiled.Undo = compiled.Undo.Compact()
 	if len(compiled.With) > MaxInline {
-		c.complain(with, s.at.key("with"), "", fmt.Sprintf("has %s, more than %d", activities.CountOf(len(compiled.With), "byte"), MaxInline),
+		c.complain(with, s.at.key("with"), "",
+			fmt.Sprintf("has %s, more than %d", activities.CountOf(len(compiled.With), "byte"), MaxInline),
 			"put large content into a file and name it with source:")
 	}
 	if checks := jsonSize(compiled.Check); checks > MaxCheckBytes {
-		c.complain(s.node.findValue("check"), s.at.key("check"), "", fmt.Sprintf("has %s with its vars filled in, more than %d", activities.CountOf(checks, "byte"), MaxCheckBytes),
+		c.complain(s.node.findValue("check"), s.at.key("check"), "",
+			fmt.Sprintf("has %s with its vars filled in, more than %d", activities.CountOf(checks, "byte"), MaxCheckBytes),
 			"let a command check compare large content")
 	}
 	c.boundWaits(s, compiled)
@@ -167,14 +174,17 @@ func (c *compiler) boundWaits(s step, compiled Step) {
 		if waits += check.Within; check.Within > 0 && waits >= compiled.Timeout {
 			at := s.at.key("check").item(i).key("within")
 			n := s.node.findValue("check").items[i].findValue("within")
-			c.complain(n, at, n.display(), fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", writeDuration(waits), writeDuration(compiled.Timeout)),
+			c.complain(n, at, n.display(),
+				fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", writeDuration(waits),
+					writeDuration(compiled.Timeout)),
 				"raise timeout: of the step, or lower within")
 			return
 		}
 	}
 }
 
-// failureMode is what happens when a step fails that does not say: one of a session is undone alone, and its agent thinks again.
+// failureMode is what happens when a step fails that does not say: one of a session is undone
+// alone, and its agent thinks again.
 func (c *compiler) failureMode() FailureMode {
 	if c.doc.file.Session != nil && c.doc.root.findValue("on_failure") == nil {
 		return FailRollbackStep
@@ -187,7 +197,8 @@ func (s *session) compile() *Session {
 	if s == nil {
 		return nil
 	}
-	return &Session{Idle: cmp.Or(time.Duration(s.Idle), time.Hour), Gone: cmp.Or(s.Gone, GoneAsk), AgentDecides: s.Failures == AgentDecides}
+	return &Session{Idle: cmp.Or(time.Duration(s.Idle), time.Hour), Gone: cmp.Or(s.Gone, GoneAsk),
+		AgentDecides: s.Failures == AgentDecides}
 }
 
 func jsonSize(v any) int {
@@ -322,12 +333,14 @@ func (c *compiler) checkReferences(i int, n *node, at *trail) {
 			}
 			if a := c.actions[uses]; a != nil && a.Outputs != nil {
 				if _, has := a.Outputs[p.name]; !has {
-					c.complain(n, at, strconv.Quote(p.text), a.Name+" has no such output", suggestOrList(p.name, sortedKeys(a.Outputs), "outputs of "+a.Name))
+					c.complain(n, at, strconv.Quote(p.text), a.Name+" has no such output",
+						suggestOrList(p.name, sortedKeys(a.Outputs), "outputs of "+a.Name))
 				}
 			}
 		case secretRef:
 			if c.cat.Secrets != nil && !c.isElsewhere(i) && !slices.Contains(c.cat.Secrets, p.name) {
-				c.complain(n, at, strconv.Quote(p.text), "this worker's config does not allow this secret", suggestOrList(p.name, c.cat.Secrets, "allowed are"))
+				c.complain(n, at, strconv.Quote(p.text), "this worker's config does not allow this secret",
+					suggestOrList(p.name, c.cat.Secrets, "allowed are"))
 			}
 		}
 	}
@@ -336,7 +349,8 @@ func (c *compiler) checkReferences(i int, n *node, at *trail) {
 // isElsewhere reports whether step i runs on a host whose config is not known here.
 func (c *compiler) isElsewhere(i int) bool { return c.hosts[i] != "" && c.hosts[i] != c.cat.Host }
 
-// refuseSecretPaths refuses secrets in paths of what a step changes: they stand in the journal, and in messages.
+// refuseSecretPaths refuses secrets in paths of what a step changes: they stand in the journal, and
+// in messages.
 func (c *compiler) refuseSecretPaths(spec activities.Spec, with *node, at *trail) {
 	for _, k := range spec.Keys {
 		for _, n := range valuesAt(with, strings.Split(k.Param, ".")) {
@@ -346,7 +360,8 @@ func (c *compiler) refuseSecretPaths(spec activities.Spec, with *node, at *trail
 			t, _ := parseTemplate(n.text)
 			for _, p := range t {
 				if p.kind == secretRef {
-					c.complain(n, at.key(strings.Split(k.Param, ".")[0]), strconv.Quote(p.text), "a path cannot hold a secret: the journal and people see it", "write it out, or use vars:")
+					c.complain(n, at.key(strings.Split(k.Param, ".")[0]), strconv.Quote(p.text),
+						"a path cannot hold a secret: the journal and people see it", "write it out, or use vars:")
 				}
 			}
 		}
@@ -366,8 +381,8 @@ func (c *compiler) compileRetry(s step) Retry {
 	return r
 }
 
-// compileGate says when a step waits for a person. A risky or irreversible action waits unless the file says none; of any other, the
-// change decides.
+// compileGate says when a step waits for a person. A risky or irreversible action waits unless the
+// file says none; of any other, the change decides.
 func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 	risky := spec.Risk == activities.High || spec.Strategy == activities.Irreversible
 	g := Gate{Mode: s.Gate.Mode}
@@ -398,12 +413,14 @@ func (c *compiler) compileGate(s step, spec activities.Spec) Gate {
 	return g
 }
 
-// placeStep says where a step runs. It leaves the journals of other hosts empty: they are not known here.
+// placeStep says where a step runs. It leaves the journals of other hosts empty: they are not known
+// here.
 func (c *compiler) placeStep(s step, spec activities.Spec) activities.Place {
 	host := string(s.On)
 	if host == "" && spec.HostBound {
 		if host = c.cat.Host; host == "" {
-			c.complain(s.node, s.at.key("on"), "", spec.Name+" changes things of one host, and none is known", "add on: the name of the host")
+			c.complain(s.node, s.at.key("on"), "", spec.Name+" changes things of one host, and none is known",
+				"add on: the name of the host")
 		}
 	}
 	p := activities.Place{Queue: c.cat.SharedQueue, Host: host}
@@ -416,18 +433,20 @@ func (c *compiler) placeStep(s step, spec activities.Spec) activities.Place {
 	return p
 }
 
-// rollbackWindow returns the rollback window, zero for the default. It refuses one that is longer than the server keeps
-// closed runs.
+// rollbackWindow returns the rollback window, zero for the default. It refuses one that is longer
+// than the server keeps closed runs.
 func (c *compiler) rollbackWindow() time.Duration {
 	keep, n := cmp.Or(time.Duration(c.doc.file.Keep), activities.DefaultKeep), c.doc.root.findValue("keep")
 	if kept := writeDuration(c.cat.Retention); c.cat.Retention > 0 && keep > c.cat.Retention {
 		const way = "or raise the retention of the namespace"
 		if n == nil {
 			c.complain(c.doc.root, c.newTrail("keep"), "",
-				fmt.Sprintf("is missing, and its default of %s is longer than the %s that the server keeps closed runs", writeDuration(keep), kept),
+				fmt.Sprintf("is missing, and its default of %s is longer than the %s that the server keeps closed runs",
+					writeDuration(keep), kept),
 				"add keep: "+kept+", "+way)
 		} else {
-			c.complain(n, c.newTrail("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs", "write at most "+kept+", "+way)
+			c.complain(n, c.newTrail("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs",
+				"write at most "+kept+", "+way)
 		}
 	}
 	if keep == activities.DefaultKeep {

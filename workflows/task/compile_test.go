@@ -39,33 +39,41 @@ type customerParams struct {
 func specs() []activities.Spec {
 	return []activities.Spec{
 		{
-			Name: "file.write", Params: activities.ParamsSchema[writeParams](), HostBound: true, Risk: activities.Low, Strategy: activities.Snapshot,
-			Outputs: map[string]string{"path": "the file", "digest": "its digest"}, UndoParams: []string{"path", "content"}, Digested: []string{"content"},
-			Keys: []activities.Key{{Prefix: "file:", Param: "path", Path: true}},
+			Name: "file.write", Params: activities.ParamsSchema[writeParams](), HostBound: true, Risk: activities.Low,
+			Strategy: activities.Snapshot,
+			Outputs:  map[string]string{"path": "the file", "digest": "its digest"}, UndoParams: []string{"path", "content"},
+			Digested: []string{"content"},
+			Keys:     []activities.Key{{Prefix: "file:", Param: "path", Path: true}},
 		},
 		{
-			Name: "file.delete", Params: activities.ParamsSchema[filesParams](), HostBound: true, Risk: activities.Medium, Strategy: activities.Snapshot,
-			Keys: []activities.Key{{Prefix: "file:", Param: "files.*.path", Path: true}},
+			Name: "file.delete", Params: activities.ParamsSchema[filesParams](), HostBound: true, Risk: activities.Medium,
+			Strategy: activities.Snapshot,
+			Keys:     []activities.Key{{Prefix: "file:", Param: "files.*.path", Path: true}},
 		},
 		{Name: "container.exec", Params: []byte(`{"type":"object"}`), Risk: activities.Medium, Strategy: activities.Snapshot},
 		{
-			Name: "stripe.customer.create", Params: activities.ParamsSchema[customerParams](), Risk: activities.Low, Strategy: activities.Compensation,
-			Keys: []activities.Key{}, Outputs: map[string]string{"id": "the customer's id"},
+			Name: "stripe.customer.create", Params: activities.ParamsSchema[customerParams](), Risk: activities.Low,
+			Strategy: activities.Compensation,
+			Keys:     []activities.Key{}, Outputs: map[string]string{"id": "the customer's id"},
 		},
 		{
-			Name: "stripe.customer.update", Params: activities.ParamsSchema[customerParams](), Risk: activities.Medium, Strategy: activities.Compensation,
-			Keys: []activities.Key{{Prefix: "stripe:", Param: "key"}},
+			Name: "stripe.customer.update", Params: activities.ParamsSchema[customerParams](), Risk: activities.Medium,
+			Strategy: activities.Compensation,
+			Keys:     []activities.Key{{Prefix: "stripe:", Param: "key"}},
 		},
-		{Name: "stripe.refund.create", Params: []byte(`{"type":"object"}`), Risk: activities.High, Strategy: activities.Irreversible, Keys: []activities.Key{}},
-		{Name: "terraform.apply", Params: []byte(`{"type":"object","properties":{"dir":{"type":"string"}}}`), HostBound: true, Risk: activities.High, Strategy: activities.Compensation},
+		{Name: "stripe.refund.create", Params: []byte(`{"type":"object"}`), Risk: activities.High,
+			Strategy: activities.Irreversible, Keys: []activities.Key{}},
+		{Name: "terraform.apply", Params: []byte(`{"type":"object","properties":{"dir":{"type":"string"}}}`), HostBound: true,
+			Risk: activities.High, Strategy: activities.Compensation},
 	}
 }
 
 func catalog() Catalog {
 	return Catalog{
 		Specs: specs(), Host: "here", SharedQueue: "unwind",
-		Journals: map[string]string{"file": "journal-file", "container": "journal-container", "stripe": "journal-stripe", "terraform": "journal-terraform"},
-		Secrets:  []string{"STRIPE_KEY", "DB_PASSWORD"},
+		Journals: map[string]string{"file": "journal-file", "container": "journal-container", "stripe": "journal-stripe",
+			"terraform": "journal-terraform"},
+		Secrets: []string{"STRIPE_KEY", "DB_PASSWORD"},
 	}
 }
 
@@ -117,7 +125,8 @@ func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
 	require.Equal(t, `{"email":"${{ secrets.OTHER }}"}`, string(compiled.Steps[0].With))
 	cat.Secrets = []string{}
 	_, err = Compile(doc, cat)
-	require.EqualError(t, err, `task.yml:3:56: steps.s0.with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
+	require.EqualError(t, err,
+		`task.yml:3:56: steps.s0.with.email: this worker's config does not allow this secret, found "${{ secrets.OTHER }}"; allowed are: none`)
 
 	elsewhere := mustParse(t, stepsOf("uses: stripe.customer.create, on: another, with: {email: '${{ secrets.OTHER }}'}"))
 	_, err = Compile(elsewhere, cat)
@@ -125,13 +134,15 @@ func TestSecretsAreCheckedWhereTheyAreKnown(t *testing.T) {
 
 	cat.Secrets = []string{"OTHER"}
 	_, err = Compile(mustParse(t, stepsOf("uses: file.write, with: {path: '/srv/${{ secrets.OTHER }}', content: x}")), cat)
-	require.EqualError(t, err, `task.yml:3:43: steps.s0.with.path: a path cannot hold a secret: the journal and people see it, found "${{ secrets.OTHER }}"; write it out, or use vars:`)
+	require.EqualError(t, err,
+		`task.yml:3:43: steps.s0.with.path: a path cannot hold a secret: the journal and people see it, found "${{ secrets.OTHER }}"; write it out, or use vars:`)
 }
 
 // What the positions' own walk does not know of JSON Schema is still checked.
 func TestWholeSchema(t *testing.T) {
 	cat := catalog()
-	cat.Specs = append(cat.Specs, activities.Spec{Name: "x.y", Params: []byte(`{"type":"object","oneOf":[{"required":["a"]},{"required":["b"]}],
+	cat.Specs = append(cat.Specs,
+		activities.Spec{Name: "x.y", Params: []byte(`{"type":"object","oneOf":[{"required":["a"]},{"required":["b"]}],
 		"properties":{"a":{"minLength":2,"pattern":"^[a-z]+$","enum":["ab","cd",7]},"b":{"type":"array","uniqueItems":true,"maxItems":3},"c":{"minimum":1,"exclusiveMaximum":5},"d":false}}`)})
 	for with, want := range map[string]string{
 		"{a: ab}":           "",
@@ -169,15 +180,17 @@ func TestDamagedSchema(t *testing.T) {
 // Small in the file, large where it is scheduled: vars are filled in.
 func TestChecksThatNoServerTakesAreRefused(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "name: t\nvars: {big: %q}\nsteps:\n  - id: a\n    uses: fake.do\n    with: {}\n    check:\n", strings.Repeat("0123456789", 600))
+	fmt.Fprintf(&b, "name: t\nvars: {big: %q}\nsteps:\n  - id: a\n    uses: fake.do\n    with: {}\n    check:\n",
+		strings.Repeat("0123456789", 600))
 	for range 3 {
 		b.WriteString("      - json: {equals: \"${{ vars.big }}\"}\n")
 	}
 	doc, err := Parse("t.yaml", []byte(b.String()))
 	require.NoError(t, err)
 	_, err = Compile(doc, Catalog{
-		Specs: []activities.Spec{{Name: "fake.do", Params: json.RawMessage(`{"type":"object"}`), Risk: activities.Low, Keys: []activities.Key{}}},
-		Host:  "h", SharedQueue: "q", Journals: map[string]string{"fake": "j"},
+		Specs: []activities.Spec{{Name: "fake.do", Params: json.RawMessage(`{"type":"object"}`), Risk: activities.Low,
+			Keys: []activities.Key{}}},
+		Host: "h", SharedQueue: "q", Journals: map[string]string{"fake": "j"},
 	})
 	require.ErrorContains(t, err, "steps.a.check")
 	require.ErrorContains(t, err, "bytes with its vars filled in, more than 16384")

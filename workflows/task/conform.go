@@ -16,8 +16,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// conformer compares parameters with their JSON Schema, and complains where they differ. A text that is partly an expression
-// is text; one that is wholly a reference to an output may become anything.
+// conformer compares parameters with their JSON Schema, and complains where they differ. A text
+// that is partly an expression is text; one that is wholly a reference to an output may become
+// anything.
 type conformer struct {
 	*parser
 	// whole is false once something was skipped because its value is not known yet.

@@ -10,7 +10,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// reader is a type of a task file that reads itself from a node, which is never nil, and notes what is wrong with it.
+// reader is a type of a task file that reads itself from a node, which is never nil, and notes what
+// is wrong with it.
 type reader interface {
 	read(p *parser, n *node, at *trail)
 }
@@ -130,8 +131,8 @@ func decodeList[T any](p *parser, n *node, at *trail) []T {
 	return items
 }
 
-// schemaOf returns the schema of a type. It mirrors decode; jsonschema.For would accept null for what is left out, which
-// decode refuses.
+// schemaOf returns the schema of a type. It mirrors decode; jsonschema.For would accept null for
+// what is left out, which decode refuses.
 func schemaOf(t reflect.Type) *jsonschema.Schema {
 	if d, ok := reflect.TypeAssert[describer](reflect.New(t)); ok {
 		return d.schema()
@@ -144,7 +145,8 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 
 // objectSchema returns the schema of a struct type.
 func objectSchema(t reflect.Type) *jsonschema.Schema {
-	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
+	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{},
+		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}
 	for _, f := range propertiesOf(t) {
 		field := schemaOf(t.Field(f.index).Type)
 		if f.expressions == varExpressions && field.Type == "string" {

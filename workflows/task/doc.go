@@ -1,10 +1,11 @@
-// Package task is the task file: its format, its checks, and the compiled task that a workflow runs. It is pure: it reads
-// what it is given and nothing else, and the same input always gives the same result, so workflow code may use it.
+// Package task is the task file: its format, its checks, and the compiled task that a workflow
+// runs. It is pure: it reads what it is given and nothing else, and the same input always gives the
+// same result, so workflow code may use it.
 //
 // # The file
 //
-// YAML or JSON. docs/task-file.md says how to write one, and docs/task-file-reference.md lists every field; this one uses
-// them all:
+// YAML or JSON. docs/task-file.md says how to write one, and docs/task-file-reference.md lists
+// every field; this one uses them all:
 //
 //	name: publish release 2             # required
 //	agent: release-bot                  # who carries it out: shown, and searchable
@@ -12,7 +13,8 @@
 //	on_failure: unwind                  # what happens when a step fails: unwind, rollback_step, continue or ask
 //	unwind: parallel                    # undo independent branches at the same time; lifo: strictly the last step first
 //	keep: 3h                            # how long the task can be rolled back after it has committed
-//	pinned: true                        # keep its records for all of that time, whatever the worker's retention limits say
+//	pinned: true                        # keep its records for all of that time, whatever the
+//	                                    # worker's retention limits say
 //	session: {idle: 30m, gone: ask}     # it takes further steps while it runs: see docs/sessions.md
 //	vars:                               # values of any kind; the command line may override them
 //	  site: /srv/site
@@ -54,7 +56,8 @@
 //	    undo: {criticality: low}        # an undo that cannot be done is accepted and reported; normal: a person is asked
 //	    with: {path: /srv/site/report.txt, content: sent}
 //
-// The types in file.go are the one description of the format: the parser, [Schema] and the reference are derived from them.
+// The types in file.go are the one description of the format: the parser, [Schema] and the
+// reference are derived from them.
 //
 // # Expressions
 //
@@ -64,35 +67,40 @@
 //	${{ 'text' }}                  the text itself, with a doubled quote for a quote: for a $ before another expression
 //	$${{                           the text "${{"
 //
-// A text that is one expression takes the type of the value: a number stays a number. Inside a longer text a value is
-// written as it is, or as JSON where it is not text. What an expression puts in is data: it is never searched for
-// expressions again, so an output that holds "${{ secrets.NAME }}" never becomes a secret.
+// A text that is one expression takes the type of the value: a number stays a number. Inside a
+// longer text a value is written as it is, or as JSON where it is not text. What an expression puts
+// in is data: it is never searched for expressions again, so an output that holds "${{ secrets.NAME
+// }}" never becomes a secret.
 //
 // # Order
 //
-// A step without needs follows all above it. Beyond its needs, a step follows the steps whose outputs it refers to, and
-// those above it in the same place that touch the same resource, or a file above or below it in a tree. A resource that
-// cannot be named yet may be any in its place. [Step.Needs] holds the result, without what follows from the rest.
+// A step without needs follows all above it. Beyond its needs, a step follows the steps whose
+// outputs it refers to, and those above it in the same place that touch the same resource, or a
+// file above or below it in a tree. A resource that cannot be named yet may be any in its place.
+// [Step.Needs] holds the result, without what follows from the rest.
 //
 // # Problems
 //
-// [Parse] and [Compile] return all [Problems] that they find, each with file, line and column, the field, the value and
-// the way out:
+// [Parse] and [Compile] return all [Problems] that they find, each with file, line and column, the
+// field, the value and the way out:
 //
 //	task.yml:8:7: steps.configure.with.paht: unknown parameter; did you mean path?
 //
-// The constants of this package limit sizes. Parameters stand in the workflow's history: at most MaxInline bytes a step;
-// what is larger or private goes into a file that is named with source:. Anchors, aliases, merge keys and tags of YAML
-// are refused: what you read in a file is all there is.
+// The constants of this package limit sizes. Parameters stand in the workflow's history: at most
+// MaxInline bytes a step; what is larger or private goes into a file that is named with source:.
+// Anchors, aliases, merge keys and tags of YAML are refused: what you read in a file is all there
+// is.
 //
 // # Sessions
 //
-// A task with session: takes further steps while it runs, which come as an [Addition]: a list of steps as in a task file, checked
-// with what the session's document says of all steps. They may need the steps before them and refer to their outputs.
+// A task with session: takes further steps while it runs, which come as an [Addition]: a list of
+// steps as in a task file, checked with what the session's document says of all steps. They may
+// need the steps before them and refer to their outputs.
 //
 // # From file to workflow
 //
-// The starter parses the file, compiles it once to report problems early, and starts a workflow with [Document.JSON]. The
-// workflow's first activity parses and compiles it again, on a worker that knows the actions and its own journals. The
-// workflow then runs the [Compiled] steps, and resolves each with [Step.Resolve] when its needs are done.
+// The starter parses the file, compiles it once to report problems early, and starts a workflow
+// with [Document.JSON]. The workflow's first activity parses and compiles it again, on a worker
+// that knows the actions and its own journals. The workflow then runs the [Compiled] steps, and
+// resolves each with [Step.Resolve] when its needs are done.
 package task

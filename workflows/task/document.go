@@ -23,8 +23,8 @@ type Document struct {
 	earlier map[string]string // of steps that are added to a session: those before them that they may refer to
 }
 
-// Parse reads a task file, YAML or JSON. Its error is a Problems: everything that is wrong with the file and can be
-// seen without knowing the actions; Compile sees the rest.
+// Parse reads a task file, YAML or JSON. Its error is a Problems: everything that is wrong with the
+// file and can be seen without knowing the actions; Compile sees the rest.
 func Parse(filename string, src []byte) (*Document, error) {
 	if filename == "" {
 		filename = "task"
@@ -47,11 +47,13 @@ func parse(root *node, c collector, earlier map[string]string) (*Document, error
 	}
 	d.Name, d.Agent, d.Timeout = string(d.file.Name), string(d.file.Agent), time.Duration(d.file.Timeout)
 	if n := root.findValue("steps"); n != nil && n.kind == list && len(n.items) == 0 && d.file.Session == nil {
-		p.complain(n, p.newTrail("steps"), "", fmt.Sprintf("has 0 steps; a task has 1 to %d", MaxSteps), "add a step, or make the task a session by `session: {}`")
+		p.complain(n, p.newTrail("steps"), "", fmt.Sprintf("has 0 steps; a task has 1 to %d", MaxSteps),
+			"add a step, or make the task a session by `session: {}`")
 	}
 	p.checkReferences(d)
 	if size := root.size(); size > MaxDocument {
-		p.complain(root, nil, "", fmt.Sprintf("the task has %s as JSON, more than %d", activities.CountOf(size, "byte"), MaxDocument), largeTask)
+		p.complain(root, nil, "",
+			fmt.Sprintf("the task has %s as JSON, more than %d", activities.CountOf(size, "byte"), MaxDocument), largeTask)
 	}
 	if err := c.err(); err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func parse(root *node, c collector, earlier map[string]string) (*Document, error
 	return d, nil
 }
 
-// JSON returns the document as it was written, to start a workflow with. Parse reads the same document from it.
+// JSON returns the document as it was written, to start a workflow with. Parse reads the same
+// document from it.
 func (d *Document) JSON() ([]byte, error) {
 	if d.root == nil {
 		return nil, fmt.Errorf("the document was not made by Parse")
@@ -67,8 +70,8 @@ func (d *Document) JSON() ([]byte, error) {
 	return d.root.json(nil), nil
 }
 
-// Override returns the document with other values for some of its vars. A text replaces a number or a truth value if it
-// reads like one, so that values can come from a command line.
+// Override returns the document with other values for some of its vars. A text replaces a number or
+// a truth value if it reads like one, so that values can come from a command line.
 func (d *Document) Override(vars map[string]any) (*Document, error) {
 	if len(vars) == 0 {
 		return d, nil

@@ -74,9 +74,12 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func TestJSONKeepsTheShapeAndTheOrder(t *testing.T) {
-	raw, err := mustParse(t, "name: t\nsteps:\n- uses: file.write\n  id: a\n  with: {path: /srv/a, mode: '0644', count: 0x10, force: True, content: 2024-01-02}\n").JSON()
+	raw, err := mustParse(t,
+		"name: t\nsteps:\n- uses: file.write\n  id: a\n  with: {path: /srv/a, mode: '0644', count: 0x10, force: True, "+
+			"content: 2024-01-02}\n").JSON()
 	require.NoError(t, err)
-	require.Equal(t, `{"name":"t","steps":[{"uses":"file.write","id":"a","with":{"path":"/srv/a","mode":"0644","count":16,"force":true,"content":"2024-01-02"}}]}`, string(raw))
+	require.Equal(t,
+		`{"name":"t","steps":[{"uses":"file.write","id":"a","with":{"path":"/srv/a","mode":"0644","count":16,"force":true,"content":"2024-01-02"}}]}`, string(raw))
 }
 
 func TestJSONTextIsExact(t *testing.T) {
@@ -94,15 +97,20 @@ func TestJSONTextIsExact(t *testing.T) {
 }
 
 func TestOverride(t *testing.T) {
-	doc := mustParse(t, "name: t\nvars: {text: a, n: 3, on: false, list: [1]}\nsteps:\n- id: a\n  uses: stripe.customer.create\n  with: {email: \"${{ vars.text }}\"}\n")
-	changed, err := doc.Override(map[string]any{"text": "${{ secrets.STRIPE_KEY }}", "n": "7", "on": "true", "list": []int{2, 3}})
+	doc := mustParse(t,
+		"name: t\nvars: {text: a, n: 3, on: false, list: [1]}\nsteps:\n- id: a\n  uses: stripe.customer.create\n  with: "+
+			"{email: \"${{ vars.text }}\"}\n")
+	changed, err := doc.Override(map[string]any{"text": "${{ secrets.STRIPE_KEY }}", "n": "7", "on": "true",
+		"list": []int{2, 3}})
 	require.NoError(t, err)
 	raw, err := changed.JSON()
 	require.NoError(t, err)
-	require.Equal(t, `{"name":"t","vars":{"text":"$${{ secrets.STRIPE_KEY }}","n":7,"on":true,"list":[2,3]},"steps":[{"id":"a","uses":"stripe.customer.create","with":{"email":"${{ vars.text }}"}}]}`, string(raw))
+	require.Equal(t,
+		`{"name":"t","vars":{"text":"$${{ secrets.STRIPE_KEY }}","n":7,"on":true,"list":[2,3]},"steps":[{"id":"a","uses":"stripe.customer.create","with":{"email":"${{ vars.text }}"}}]}`, string(raw))
 	compiled, err := Compile(changed, catalog())
 	require.NoError(t, err)
-	require.Equal(t, `{"email":"$${{ secrets.STRIPE_KEY }}"}`, string(compiled.Steps[0].With), "a value is data, never a reference")
+	require.Equal(t, `{"email":"$${{ secrets.STRIPE_KEY }}"}`, string(compiled.Steps[0].With),
+		"a value is data, never a reference")
 
 	before, err := doc.JSON()
 	require.NoError(t, err)
@@ -134,7 +142,9 @@ func TestLimits(t *testing.T) {
 	require.EqualError(t, err, "task.yml:3:1: steps: has 10001 steps; a task has 1 to 10000; split the task")
 
 	_, err = Parse("task.yml", make([]byte, MaxFile+1))
-	require.EqualError(t, err, "task.yml:1:1: the file has 4194305 bytes, more than 4194304; split the task, or keep large content in files of its own and name them with source:")
+	require.EqualError(t, err,
+		"task.yml:1:1: the file has 4194305 bytes, more than 4194304; split the task, or keep large content in files of "+
+			"its own and name them with source:")
 
 	var wide strings.Builder
 	wide.WriteString("name: t\nsteps:\n")
@@ -142,11 +152,15 @@ func TestLimits(t *testing.T) {
 		fmt.Fprintf(&wide, "- {id: s%d, uses: file.write, with: {content: %s}}\n", i, strings.Repeat("x", 60_000))
 	}
 	_, err = Parse("task.yml", []byte(wide.String()))
-	require.EqualError(t, err, "task.yml:1:1: the task has 2402212 bytes as JSON, more than 2000000; split the task, or put large content into files and name them with source:")
+	require.EqualError(t, err,
+		"task.yml:1:1: the task has 2402212 bytes as JSON, more than 2000000; split the task, or put large content into "+
+			"files and name them with source:")
 
-	checks := "name: t\nsteps:\n- id: a\n  uses: file.write\n  check: [" + strings.Repeat("{exists: x},", MaxChecks+1) + "]\n"
+	checks := "name: t\nsteps:\n- id: a\n  uses: file.write\n  check: [" + strings.Repeat("{exists: x},", MaxChecks+1) +
+		"]\n"
 	_, err = Parse("task.yml", []byte(checks))
-	require.EqualError(t, err, "task.yml:5:10: steps.a.check: has 101 checks, more than 100; put them into one program and check that")
+	require.EqualError(t, err,
+		"task.yml:5:10: steps.a.check: has 101 checks, more than 100; put them into one program and check that")
 
 	_, err = Parse("task.yml", []byte("name: t\nsteps:\n"+strings.Repeat("- {}\n", 200)))
 	problems := err.(Problems)
@@ -156,7 +170,8 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, "task.yml:53:3: and at least 900 problems more", err.(Problems)[MaxProblems].Error())
 }
 
-// Text that hardly compresses, in steps that are each small enough, makes a task that could not be carried.
+// Text that hardly compresses, in steps that are each small enough, makes a task that could not be
+// carried.
 func TestCompiledTaskIsTooLarge(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("name: t\nsteps:\n")
@@ -171,19 +186,22 @@ func TestCompiledTaskIsTooLarge(t *testing.T) {
 	}
 	_, err := Compile(mustParse(t, b.String()), catalog())
 	require.ErrorContains(t, err, "task.yml:3:1: steps: the compiled task: it has ")
-	require.ErrorContains(t, err, " bytes compressed, more than 1000000; split the task, or put large content into files and name them with source:")
+	require.ErrorContains(t, err,
+		" bytes compressed, more than 1000000; split the task, or put large content into files and name them with source:")
 }
 
 func TestDurations(t *testing.T) {
 	for s, want := range map[string]time.Duration{
-		"30s": 30 * time.Second, "5m": 5 * time.Minute, "2h": 2 * time.Hour, "3d": 72 * time.Hour, "250ms": 250 * time.Millisecond,
+		"30s": 30 * time.Second, "5m": 5 * time.Minute, "2h": 2 * time.Hour, "3d": 72 * time.Hour,
+		"250ms":       250 * time.Millisecond,
 		"1d2h3m4s5ms": 26*time.Hour + 3*time.Minute + 4*time.Second + 5*time.Millisecond, "3650d": MaxDuration,
 	} {
 		got, ok := parseDuration(s)
 		require.True(t, ok, s)
 		require.Equal(t, want, got, s)
 	}
-	for _, s := range []string{"", "0s", "00h", "1", "s", "1.5h", "-1s", "+1s", "1s1h", "1 h", "1H", "3651d", "99999999999s", "1w", "3650d1ms"} {
+	for _, s := range []string{"", "0s", "00h", "1", "s", "1.5h", "-1s", "+1s", "1s1h", "1 h", "1H", "3651d",
+		"99999999999s", "1w", "3650d1ms"} {
 		_, ok := parseDuration(s)
 		require.False(t, ok, s)
 	}

@@ -39,7 +39,8 @@ var (
 	secretExpression = regexp.MustCompile(`^secrets\.(` + secretPattern + `)$`)
 )
 
-const expressionForms = "write ${{ vars.NAME }}, ${{ steps.ID.outputs.NAME }} or ${{ secrets.NAME }}; for the text itself write $${{"
+const expressionForms = "write ${{ vars.NAME }}, ${{ steps.ID.outputs.NAME }} or ${{ secrets.NAME }}; for the text " +
+	"itself write $${{"
 
 // badExpression is what parseTemplate refuses.
 type badExpression struct{ found, message string }
@@ -48,7 +49,8 @@ func (e *badExpression) Error() string {
 	return fmt.Sprintf("%s, found %q; %s", e.message, e.found, expressionForms)
 }
 
-// parseTemplate splits s. "$${{" is the text "${{"; ${{ 'text' }} is text too, with a doubled quote for a quote.
+// parseTemplate splits s. "$${{" is the text "${{"; ${{ 'text' }} is text too, with a doubled quote
+// for a quote.
 func parseTemplate(s string) (template, *badExpression) {
 	var t joiner
 	for s != "" {

@@ -30,8 +30,10 @@ func TestTemplates(t *testing.T) {
 		require.Equal(t, names(got), names(again), got.String())
 	}
 	for _, s := range []string{
-		"${{", "${{ }}", "${{ vars }}", "${{ vars. }}", "${{ vars.1 }}", "${{ vars.a.b }}", "${{ env.A }}", "${{ secrets.A-B }}",
-		"${{ steps.a.outputs }}", "${{ steps.A.outputs.b }}", "${{ vars.a || 'b' }}", "${{ 'a }}", "${{ 'a' b }}", "${{ 'a'", "${{ vars.a }",
+		"${{", "${{ }}", "${{ vars }}", "${{ vars. }}", "${{ vars.1 }}", "${{ vars.a.b }}", "${{ env.A }}",
+		"${{ secrets.A-B }}",
+		"${{ steps.a.outputs }}", "${{ steps.A.outputs.b }}", "${{ vars.a || 'b' }}", "${{ 'a }}", "${{ 'a' b }}", "${{ 'a'",
+		"${{ vars.a }",
 	} {
 		_, bad := parseTemplate(s)
 		require.NotNil(t, bad, s)

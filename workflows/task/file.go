@@ -7,9 +7,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// file is a task file as it is written. This type and those that it is made of are the only list of what a task file may
-// hold: the parser reads their fields, and the JSON Schema and docs/task-file-reference.md are derived from them. The tags of
-// a field:
+// file is a task file as it is written. This type and those that it is made of are the only list of
+// what a task file may hold: the parser reads their fields, and the JSON Schema and
+// docs/task-file-reference.md are derived from them. The tags of a field:
 //
 //	json        its name; without omitempty or omitzero it is required
 //	jsonschema  what it means, for the schema, the reference and the message that it is missing
@@ -62,7 +62,8 @@ type step struct {
 
 // gate is a mode alone, or a map.
 type gate struct {
-	Mode    GateMode `default:"ask" json:"mode,omitempty" jsonschema:"When it asks: ask, auto or none, as above."` // empty: the risk of the action decides
+	// empty: the risk of the action decides
+	Mode    GateMode `default:"ask" json:"mode,omitempty" jsonschema:"When it asks: ask, auto or none, as above."`
 	Timeout duration `json:"timeout,omitempty" jsonschema:"How long the gate waits for a person; then the step counts as rejected. Left out: 24h for auto, else 365d."`
 	Why     reason   `json:"why,omitempty" jsonschema:"A reason, shown to the person who decides."`
 }
@@ -127,7 +128,8 @@ func (c check) action() activities.Check {
 	case c.Command != nil:
 		a.Command = &activities.CommandCheck{Run: c.Command}
 	case c.JSON != nil:
-		a.JSON = &activities.JSONCheck{File: string(c.JSON.File), At: string(c.JSON.At), Equals: json.RawMessage(c.JSON.Equals)}
+		a.JSON = &activities.JSONCheck{File: string(c.JSON.File), At: string(c.JSON.At),
+			Equals: json.RawMessage(c.JSON.Equals)}
 	case c.Exists != nil:
 		a.Exists = &activities.ExistsCheck{Path: string(c.Exists.Path)}
 	case c.Query != "":

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever the bytes: no panic, problems that point into the file, and a document that is the same after its way through
-// JSON.
+// Whatever the bytes: no panic, problems that point into the file, and a document that is the same
+// after its way through JSON.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"testdata/accepted/*.yml", "testdata/refused/*.yml"} {
 		files, err := filepath.Glob(pattern)
@@ -22,10 +22,12 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	}
-	for _, back := range []string{"{unwind_to: p, times: 2}", "{unwind_to: p, times: -1}", "{unwind_to: q}", "[unwind]", "continue", "{}"} {
+	for _, back := range []string{"{unwind_to: p, times: 2}", "{unwind_to: p, times: -1}", "{unwind_to: q}", "[unwind]",
+		"continue", "{}"} {
 		f.Add([]byte("on_failure: rollback_step\nunwind: parallel\nkeep: 90m\n" + stepsOf(
 			"uses: stripe.customer.create, savepoint: p, undo: {attempts: 3, criticality: low}",
-			"uses: stripe.customer.create, needs: [], pivot: false, with: {email: '${{ steps.s0.outputs.id }}'}, on_failure: "+back,
+			"uses: stripe.customer.create, needs: [], pivot: false, with: {email: '${{ steps.s0.outputs.id }}'}, on_failure: "+
+				back,
 			"uses: stripe.customer.create, savepoint: q, pivot: true, on_failure: "+back)))
 	}
 	cat := catalog()
@@ -60,7 +62,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// refersBack holds where each step needs, refers to and goes back to what stands above it, and past no pivot.
+// refersBack holds where each step needs, refers to and goes back to what stands above it, and past
+// no pivot.
 func refersBack(t *testing.T, c *Compiled) {
 	steps, savepoints := map[string]bool{}, map[string]bool{}
 	for _, s := range c.Steps {

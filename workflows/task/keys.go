@@ -94,7 +94,8 @@ func (t touch) mayChange(spec activities.Spec) []string {
 	return slices.Compact(prefixes)
 }
 
-// MayChange reports whether a step before the one at index i can make or change the resource with a key.
+// MayChange reports whether a step before the one at index i can make or change the resource with a
+// key.
 func (c Compiled) MayChange(i int, key string) bool {
 	return slices.ContainsFunc(c.Steps[:i], func(s Step) bool {
 		return slices.ContainsFunc(s.MayChange, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) ||
@@ -107,8 +108,8 @@ func isWithin(folder, key string) bool {
 	return key == folder || strings.HasPrefix(key, strings.TrimSuffix(folder, "/")+"/")
 }
 
-// valuesAt returns the values at a dotted path; "*" is each item of a list or map. A text with an expression in place of a list or
-// map is returned itself, because what it will hold is not known.
+// valuesAt returns the values at a dotted path; "*" is each item of a list or map. A text with an
+// expression in place of a list or map is returned itself, because what it will hold is not known.
 func valuesAt(n *node, names []string) []*node {
 	if len(names) == 0 {
 		return []*node{n}
@@ -132,8 +133,8 @@ func valuesAt(n *node, names []string) []*node {
 	return nil
 }
 
-// claims finds, for steps in file order, the earlier ones in the same place that touch the same resource. It remembers
-// only the last step on each resource, which follows all earlier ones there.
+// claims finds, for steps in file order, the earlier ones in the same place that touch the same
+// resource. It remembers only the last step on each resource, which follows all earlier ones there.
 type claims struct {
 	trees map[string]*claim // paths by prefix
 	exact map[string]int    // all other keys
@@ -190,7 +191,8 @@ func components(p string) []string {
 	return strings.Split(p[1:], "/")
 }
 
-// enter makes i the last step at and below a path, or one that reads there. It returns the steps above, at and below that it must follow.
+// enter makes i the last step at and below a path, or one that reads there. It returns the steps
+// above, at and below that it must follow.
 func (c *claim) enter(i int, components []string, reads bool) (met []int) {
 	for _, name := range components {
 		met = c.meet(met, reads)
@@ -213,7 +215,8 @@ func (c *claim) enter(i int, components []string, reads bool) (met []int) {
 	return met
 }
 
-// meet adds the last step that changed what this node names, and those that have read it since unless they do not matter.
+// meet adds the last step that changed what this node names, and those that have read it since
+// unless they do not matter.
 func (c *claim) meet(met []int, reads bool) []int {
 	if c.last >= 0 {
 		met = append(met, c.last)

@@ -10,12 +10,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Only a step whose host cannot name yet what it touches is asked about when it runs: that costs an activity. Until then it may touch
-// anything.
+// Only a step whose host cannot name yet what it touches is asked about when it runs: that costs an
+// activity. Until then it may touch anything.
 func TestWhichStepsAreNamedLate(t *testing.T) {
 	spec := activities.Spec{
-		Name: "file.put", Params: json.RawMessage(`{"type": "object"}`), Preflights: true, Risk: activities.Low, Strategy: activities.Snapshot,
-		Keys: []activities.Key{{Prefix: "file:", Param: "path", Path: true}, {Prefix: "file:", Param: "paths.*", Path: true}}, Reads: []string{"source", "sources.*"}, Names: []string{"backend.*"},
+		Name: "file.put", Params: json.RawMessage(`{"type": "object"}`), Preflights: true, Risk: activities.Low,
+		Strategy: activities.Snapshot,
+		Keys: []activities.Key{{Prefix: "file:", Param: "path", Path: true},
+			{Prefix: "file:", Param: "paths.*", Path: true}},
+		Reads: []string{"source", "sources.*"}, Names: []string{"backend.*"},
 	}
 	plain := spec
 	plain.Name, plain.Preflights = "file.plain", false

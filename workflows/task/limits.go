@@ -30,8 +30,9 @@ const (
 	MaxWhy = 1000
 	// MaxKey is the length of a key in a map in characters.
 	MaxKey = 256
-	// MaxChecks is the number of checks of one step, MaxCheckBytes their size as JSON with the vars filled in: they go along with the
-	// parameters, and 40 steps at once must fit into one message of 4 MB.
+	// MaxChecks is the number of checks of one step, MaxCheckBytes their size as JSON with the vars
+	// filled in: they go along with the parameters, and 40 steps at once must fit into one message of
+	// 4 MB.
 	MaxChecks     = 100
 	MaxCheckBytes = 16 << 10
 	// MaxAttempts is the number of attempts of one forward, and of one undo.

@@ -2,8 +2,9 @@ package task
 
 import "slices"
 
-// orderSteps fills in Needs: those that are written (all steps above if none are), the steps whose outputs a step refers
-// to, and those above that touch the same resource; without those that others of them imply.
+// orderSteps fills in Needs: those that are written (all steps above if none are), the steps whose
+// outputs a step refers to, and those above that touch the same resource; without those that others
+// of them imply.
 func (c *compiler) orderSteps(steps []Step) {
 	places := map[string]*claims{}
 	ahead := make([]bitset, len(steps)) // all that must be done before each step
@@ -33,7 +34,8 @@ func (c *compiler) orderSteps(steps []Step) {
 		if c.doc.earlier != nil { // they come first
 			slices.Sort(c.before[i])
 			steps[i].Needs = slices.Compact(c.before[i])
-			steps[i].Follows = !written.Needs.written && !slices.ContainsFunc(steps[:i], func(s Step) bool { return s.Follows && ahead[i].has(c.byID[s.ID]) })
+			steps[i].Follows = !written.Needs.written &&
+				!slices.ContainsFunc(steps[:i], func(s Step) bool { return s.Follows && ahead[i].has(c.byID[s.ID]) })
 		}
 		for _, j := range direct {
 			steps[i].Needs = append(steps[i].Needs, steps[j].ID)
@@ -43,8 +45,8 @@ func (c *compiler) orderSteps(steps []Step) {
 	}
 }
 
-// dropImplied returns the needs of step i, in file order, without those that others of them need. It notes in ahead all
-// steps that must be done before i.
+// dropImplied returns the needs of step i, in file order, without those that others of them need.
+// It notes in ahead all steps that must be done before i.
 func dropImplied(i int, needs []int, ahead []bitset) []int {
 	slices.Sort(needs)
 	needs = slices.Compact(needs)

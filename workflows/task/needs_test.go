@@ -48,27 +48,42 @@ func TestNeeds(t *testing.T) {
 		lines []string
 		want  [][]string
 	}{
-		"in order":                   {[]string{create, create, create}, [][]string{nil, {"s0"}, {"s1"}}},
-		"no needs":                   {[]string{create + free, create + free}, [][]string{nil, nil}},
-		"all before are the sinks":   {[]string{create + free, create + free, create + ", needs: [s0]", create}, [][]string{nil, nil, {"s0"}, {"s1", "s2"}}},
-		"what follows is left out":   {[]string{create, create, create + ", needs: [s1, s0]"}, [][]string{nil, {"s0"}, {"s1"}}},
-		"an output is a need":        {[]string{create, create + ", needs: [], with: {email: '${{ steps.s0.outputs.id }}'}"}, [][]string{nil, {"s0"}}},
-		"the same path":              {[]string{writeAB, writeAB2 + free}, [][]string{nil, {"s0"}}},
-		"a path below":               {[]string{writeA, writeAB + free}, [][]string{nil, {"s0"}}},
-		"a path above":               {[]string{writeAB, writeA + free}, [][]string{nil, {"s0"}}},
-		"a path beside":              {[]string{writeAB, writeAx + free}, [][]string{nil, nil}},
-		"one path above many":        {[]string{fmt.Sprintf(write, "a/1"), fmt.Sprintf(write, "a/2") + free, writeA + free, fmt.Sprintf(write, "a/1") + free}, [][]string{nil, nil, {"s0", "s1"}, {"s2"}}},
-		"another host":               {[]string{writeA, writeA + free + ", on: there"}, [][]string{nil, nil}},
-		"own host by name":           {[]string{writeA, writeA + free + ", on: here"}, [][]string{nil, {"s0"}}},
-		"a relative path is unknown": {[]string{writeA, "uses: file.write, with: {path: a}" + free, "uses: file.write, with: {path: b}" + free, writeA + free}, [][]string{nil, {"s0"}, {"s1"}, {"s2"}}},
-		"the same key":               {[]string{"uses: stripe.customer.update, with: {key: a}", "uses: stripe.customer.update, with: {key: a}" + free}, [][]string{nil, {"s0"}}},
-		"another key":                {[]string{"uses: stripe.customer.update, with: {key: a/b}", "uses: stripe.customer.update, with: {key: a}" + free}, [][]string{nil, nil}},
-		"no key given":               {[]string{"uses: stripe.customer.update", "uses: stripe.customer.update" + free}, [][]string{nil, nil}},
-		"an unknown key":             {[]string{create, create + free, "uses: stripe.customer.update, needs: [], with: {key: '${{ secrets.STRIPE_KEY }}'}", "uses: stripe.customer.update, needs: [], with: {key: b}", create + free}, [][]string{nil, nil, {"s0", "s1"}, {"s2"}, {"s2"}}},
-		"no keys at all":             {[]string{create, exec + free, exec + free}, [][]string{nil, {"s0"}, {"s1"}}},
-		"no keys, another place":     {[]string{writeA, exec + free}, [][]string{nil, nil}},
-		"items of a list":            {[]string{"uses: file.delete, with: {files: [{path: /x}, {path: /y}]}", "uses: file.write, with: {path: /y/z}" + free, "uses: file.write, with: {path: /z}" + free}, [][]string{nil, {"s0"}, nil}},
-		"a list not known yet":       {[]string{create, "uses: file.delete, needs: [], with: {files: '${{ steps.s0.outputs.id }}'}", writeA + free}, [][]string{nil, {"s0"}, {"s1"}}},
+		"in order": {[]string{create, create, create}, [][]string{nil, {"s0"}, {"s1"}}},
+		"no needs": {[]string{create + free, create + free}, [][]string{nil, nil}},
+		"all before are the sinks": {[]string{create + free, create + free, create + ", needs: [s0]", create},
+			[][]string{nil, nil, {"s0"}, {"s1", "s2"}}},
+		"what follows is left out": {[]string{create, create, create + ", needs: [s1, s0]"},
+			[][]string{nil, {"s0"}, {"s1"}}},
+		"an output is a need": {[]string{create, create + ", needs: [], with: {email: '${{ steps.s0.outputs.id }}'}"},
+			[][]string{nil, {"s0"}}},
+		"the same path": {[]string{writeAB, writeAB2 + free}, [][]string{nil, {"s0"}}},
+		"a path below":  {[]string{writeA, writeAB + free}, [][]string{nil, {"s0"}}},
+		"a path above":  {[]string{writeAB, writeA + free}, [][]string{nil, {"s0"}}},
+		"a path beside": {[]string{writeAB, writeAx + free}, [][]string{nil, nil}},
+		"one path above many": {[]string{fmt.Sprintf(write, "a/1"), fmt.Sprintf(write, "a/2") + free, writeA + free,
+			fmt.Sprintf(write, "a/1") + free}, [][]string{nil, nil, {"s0", "s1"}, {"s2"}}},
+		"another host":     {[]string{writeA, writeA + free + ", on: there"}, [][]string{nil, nil}},
+		"own host by name": {[]string{writeA, writeA + free + ", on: here"}, [][]string{nil, {"s0"}}},
+		"a relative path is unknown": {[]string{writeA, "uses: file.write, with: {path: a}" + free,
+			"uses: file.write, with: {path: b}" + free, writeA + free}, [][]string{nil, {"s0"}, {"s1"}, {"s2"}}},
+		"the same key": {[]string{"uses: stripe.customer.update, with: {key: a}",
+			"uses: stripe.customer.update, with: {key: a}" + free}, [][]string{nil, {"s0"}}},
+		"another key": {[]string{"uses: stripe.customer.update, with: {key: a/b}",
+			"uses: stripe.customer.update, with: {key: a}" + free}, [][]string{nil, nil}},
+		"no key given": {[]string{"uses: stripe.customer.update", "uses: stripe.customer.update" + free},
+			[][]string{nil, nil}},
+		"an unknown key": {[]string{create, create + free,
+			"uses: stripe.customer.update, needs: [], with: {key: '${{ secrets.STRIPE_KEY }}'}",
+			"uses: stripe.customer.update, needs: [], with: {key: b}", create +
+				free}, [][]string{nil, nil, {"s0", "s1"}, {"s2"}, {"s2"}}},
+		"no keys at all":         {[]string{create, exec + free, exec + free}, [][]string{nil, {"s0"}, {"s1"}}},
+		"no keys, another place": {[]string{writeA, exec + free}, [][]string{nil, nil}},
+		"items of a list": {[]string{"uses: file.delete, with: {files: [{path: /x}, {path: /y}]}",
+			"uses: file.write, with: {path: /y/z}" + free, "uses: file.write, with: {path: /z}" + free},
+			[][]string{nil, {"s0"}, nil}},
+		"a list not known yet": {[]string{create,
+			"uses: file.delete, needs: [], with: {files: '${{ steps.s0.outputs.id }}'}", writeA + free},
+			[][]string{nil, {"s0"}, {"s1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, needsOf(mustCompile(t, stepsOf(c.lines...))))
@@ -87,8 +102,8 @@ func TestKeysAreNamed(t *testing.T) {
 	require.Empty(t, c.Steps[2].Keys)
 }
 
-// The graph of random tasks is compared with one that is made pair by pair, as the rules say: the same order follows
-// from both, and no edge of ours follows from the others.
+// The graph of random tasks is compared with one that is made pair by pair, as the rules say: the
+// same order follows from both, and no edge of ours follows from the others.
 func TestNeedsFollowTheRules(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -131,7 +146,8 @@ func TestNeedsFollowTheRules(t *testing.T) {
 				}
 			}
 			for j := range i {
-				if !doc.file.Steps[i].Needs.written || strings.Contains(lines[i], fmt.Sprintf("s%d.", j)) || strings.Contains(lines[i], fmt.Sprintf("[s%d]", j)) || overlap(at[i], at[j]) {
+				if !doc.file.Steps[i].Needs.written || strings.Contains(lines[i], fmt.Sprintf("s%d.", j)) ||
+					strings.Contains(lines[i], fmt.Sprintf("[s%d]", j)) || overlap(at[i], at[j]) {
 					add(j)
 				}
 			}
@@ -177,7 +193,8 @@ func TestManySteps(t *testing.T) {
 			return fmt.Sprintf("uses: file.write, needs: [], with: {path: /srv/%d}", i)
 		},
 		"wordy": func(i int) string {
-			line := fmt.Sprintf("name: page %d, uses: file.write, with: {path: /srv/book/%d.html, content: 'page %d, %016x'}", i, i, i, rand.Uint64())
+			line := fmt.Sprintf("name: page %d, uses: file.write, with: {path: /srv/book/%d.html, content: 'page %d, %016x'}", i,
+				i, i, rand.Uint64())
 			if i%100 == 0 {
 				line += fmt.Sprintf(", savepoint: pages-%d, undo: {attempts: 20, criticality: low}", i)
 			}
@@ -187,7 +204,8 @@ func TestManySteps(t *testing.T) {
 			if i < 2 {
 				return "uses: stripe.customer.create, needs: []"
 			}
-			return fmt.Sprintf("uses: stripe.customer.create, needs: [s%d, s%d], with: {email: '${{ steps.s0.outputs.id }}'}", i-1, i-2)
+			return fmt.Sprintf("uses: stripe.customer.create, needs: [s%d, s%d], with: {email: '${{ steps.s0.outputs.id }}'}",
+				i-1, i-2)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -218,25 +236,35 @@ func TestGates(t *testing.T) {
 	day := 24 * time.Hour
 	open, year := Gate{Mode: GateOpen}, 365*day
 	for line, want := range map[string]Gate{
-		"uses: stripe.customer.create":                                               open,
-		"uses: stripe.customer.create, gate: none":                                   {Mode: GateNone},
-		"uses: stripe.customer.create, gate: auto":                                   {Mode: GateAuto, Limit: day, Why: "the task file asks where the change is risky"},
-		"uses: stripe.customer.create, gate: ask":                                    {Mode: GateAsk, Limit: year, Why: "the task file asks"},
-		"uses: stripe.customer.create, gate: {timeout: 4h, why: because}":            {Mode: GateAsk, Limit: 4 * time.Hour, Why: "because"},
-		"uses: stripe.customer.create, gate: {mode: auto, timeout: 4h}":              {Mode: GateAuto, Limit: 4 * time.Hour, Why: "the task file asks where the change is risky"},
-		"uses: stripe.customer.update":                                               open,
-		"uses: stripe.customer.update, gate: auto":                                   {Mode: GateAuto, Limit: day, Why: "the task file asks where the change is risky"},
-		"uses: container.exec":                                                       open,
-		"uses: container.exec, gate: none":                                           {Mode: GateNone},
-		"uses: stripe.refund.create":                                                 {Mode: GateAsk, Limit: year, Risky: true, Why: "stripe.refund.create is irreversible"},
-		"uses: stripe.refund.create, gate: auto":                                     {Mode: GateAsk, Limit: year, Risky: true, Why: "stripe.refund.create is irreversible"},
-		"uses: stripe.refund.create, gate: ask":                                      {Mode: GateAsk, Limit: year, Why: "the task file asks"},
-		"uses: stripe.refund.create, gate: none":                                     {Mode: GateNone},
-		"uses: stripe.refund.create, gate: {mode: none, why: small}":                 {Mode: GateNone, Why: "small"},
-		"uses: terraform.apply":                                                      {Mode: GateAsk, Limit: year, Risky: true, Why: "terraform.apply is risky"},
-		"uses: terraform.apply, gate: none":                                          {Mode: GateNone},
-		"uses: terraform.apply, gate: {mode: none, timeout: 1h}":                     {Mode: GateNone, Limit: time.Hour},
-		"uses: stripe.customer.create, gate: {mode: ask, why: \"it is ${{ 'x' }}\"}": {Mode: GateAsk, Limit: year, Why: "it is x"},
+		"uses: stripe.customer.create":             open,
+		"uses: stripe.customer.create, gate: none": {Mode: GateNone},
+		"uses: stripe.customer.create, gate: auto": {Mode: GateAuto, Limit: day,
+			Why: "the task file asks where the change is risky"},
+		"uses: stripe.customer.create, gate: ask": {Mode: GateAsk, Limit: year,
+			Why: "the task file asks"},
+		"uses: stripe.customer.create, gate: {timeout: 4h, why: because}": {Mode: GateAsk, Limit: 4 * time.Hour,
+			Why: "because"},
+		"uses: stripe.customer.create, gate: {mode: auto, timeout: 4h}": {Mode: GateAuto, Limit: 4 * time.Hour,
+			Why: "the task file asks where the change is risky"},
+		"uses: stripe.customer.update": open,
+		"uses: stripe.customer.update, gate: auto": {Mode: GateAuto, Limit: day,
+			Why: "the task file asks where the change is risky"},
+		"uses: container.exec":             open,
+		"uses: container.exec, gate: none": {Mode: GateNone},
+		"uses: stripe.refund.create": {Mode: GateAsk, Limit: year,
+			Risky: true, Why: "stripe.refund.create is irreversible"},
+		"uses: stripe.refund.create, gate: auto": {Mode: GateAsk, Limit: year,
+			Risky: true, Why: "stripe.refund.create is irreversible"},
+		"uses: stripe.refund.create, gate: ask": {Mode: GateAsk, Limit: year,
+			Why: "the task file asks"},
+		"uses: stripe.refund.create, gate: none":                     {Mode: GateNone},
+		"uses: stripe.refund.create, gate: {mode: none, why: small}": {Mode: GateNone, Why: "small"},
+		"uses: terraform.apply": {Mode: GateAsk, Limit: year,
+			Risky: true, Why: "terraform.apply is risky"},
+		"uses: terraform.apply, gate: none":                      {Mode: GateNone},
+		"uses: terraform.apply, gate: {mode: none, timeout: 1h}": {Mode: GateNone, Limit: time.Hour},
+		"uses: stripe.customer.create, gate: {mode: ask, why: \"it is ${{ 'x' }}\"}": {Mode: GateAsk, Limit: year,
+			Why: "it is x"},
 	} {
 		require.Equal(t, want, mustCompile(t, stepsOf(line)).Steps[0].Gate, line)
 	}
@@ -244,10 +272,12 @@ func TestGates(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	for line, want := range map[string]activities.Place{
-		"uses: stripe.customer.create":                                 {Queue: "unwind", Journal: "journal-stripe"},
-		"uses: stripe.customer.create, on: there":                      {Queue: "unwind@there", Host: "there"},
-		"uses: stripe.customer.create, on: here":                       {Queue: "unwind@here", Host: "here", Journal: "journal-stripe"},
-		"uses: file.write, with: {path: /srv/a}":                       {Queue: "unwind@here", Host: "here", Journal: "journal-file"},
+		"uses: stripe.customer.create":            {Queue: "unwind", Journal: "journal-stripe"},
+		"uses: stripe.customer.create, on: there": {Queue: "unwind@there", Host: "there"},
+		"uses: stripe.customer.create, on: here": {Queue: "unwind@here", Host: "here",
+			Journal: "journal-stripe"},
+		"uses: file.write, with: {path: /srv/a}": {Queue: "unwind@here", Host: "here",
+			Journal: "journal-file"},
 		"uses: file.write, with: {path: /srv/a}, on: there":            {Queue: "unwind@there", Host: "there"},
 		"uses: file.write, with: {path: /srv/a}, on: \"${{ 'n-1' }}\"": {Queue: "unwind@n-1", Host: "n-1"},
 	} {
@@ -266,7 +296,8 @@ func TestPlaces(t *testing.T) {
 	require.False(t, isOwn)
 	cat.Host = ""
 	_, err = Compile(mustParse(t, stepsOf("uses: file.write, with: {path: /srv/a}")), cat)
-	require.EqualError(t, err, "task.yml:3:3: steps.s0.on: file.write changes things of one host, and none is known; add on: the name of the host")
+	require.EqualError(t, err,
+		"task.yml:3:3: steps.s0.on: file.write changes things of one host, and none is known; add on: the name of the host")
 }
 
 func TestBounds(t *testing.T) {
@@ -275,10 +306,12 @@ func TestBounds(t *testing.T) {
 	require.Equal(t, [...]time.Duration{5 * time.Minute, 10 * time.Second}, [...]time.Duration{s.Timeout, s.Heartbeat})
 	require.Zero(t, s.Undo, "the default policy takes no room")
 
-	s = mustCompile(t, stepsOf("uses: stripe.customer.create, timeout: 1h, retry: {backoff: 2m}, undo: {within: 1m, drift: force}")).Steps[0]
+	s = mustCompile(t,
+		stepsOf("uses: stripe.customer.create, timeout: 1h, retry: {backoff: 2m}, undo: {within: 1m, drift: force}")).Steps[0]
 	require.Equal(t, Retry{3, 2 * time.Minute, 2 * time.Minute}, s.Retry)
 	require.Equal(t, time.Hour, s.Timeout)
-	require.Equal(t, activities.UndoPolicy{Attempt: time.Minute, Within: time.Minute, Drift: activities.DriftForce}, s.Undo)
+	require.Equal(t, activities.UndoPolicy{Attempt: time.Minute, Within: time.Minute, Drift: activities.DriftForce},
+		s.Undo)
 
 	s = mustCompile(t, stepsOf("uses: stripe.customer.create, retry: {attempts: 1, max: 500ms}")).Steps[0]
 	require.Equal(t, Retry{1, 500 * time.Millisecond, 500 * time.Millisecond}, s.Retry)

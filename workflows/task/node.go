@@ -23,8 +23,8 @@ func (k kind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a map"}[k]
 }
 
-// node is a value of a task file, YAML or JSON, with the position that it was written at. Nodes never change once
-// they are read.
+// node is a value of a task file, YAML or JSON, with the position that it was written at. Nodes
+// never change once they are read.
 type node struct {
 	kind         kind
 	line, column int
@@ -223,7 +223,8 @@ func nodeOf(v any, at *node) (*node, error) {
 	return n, nil
 }
 
-// trail says where a node stands: steps.configure.with.path, or steps[2].with.path where the step has no id.
+// trail says where a node stands: steps.configure.with.path, or steps[2].with.path where the step
+// has no id.
 type trail struct {
 	parent *trail
 	name   string
@@ -233,7 +234,8 @@ type trail struct {
 func (p *trail) key(name string) *trail { return &trail{parent: p, name: name} }
 func (p *trail) item(i int) *trail      { return &trail{parent: p, index: i} }
 
-// step is the trail of an item of a list. A step has the name that people and other errors know it by: its id.
+// step is the trail of an item of a list. A step has the name that people and other errors know it
+// by: its id.
 func (p *trail) step(i int, id *node) *trail {
 	if p != nil && p.parent == nil && p.name == "steps" && id != nil && id.kind == text && idForm.MatchString(id.text) {
 		return p.key(id.text)

@@ -11,9 +11,11 @@ import (
 
 // Problem is one thing that is wrong with a task file.
 type Problem struct {
-	// File is empty where positions mean nothing: the document came as JSON, and not as a person wrote it.
+	// File is empty where positions mean nothing: the document came as JSON, and not as a person wrote
+	// it.
 	File string `json:"file"`
-	// Line and Column are those of the value, or of what it is missing from; both count from 1, columns in characters.
+	// Line and Column are those of the value, or of what it is missing from; both count from 1,
+	// columns in characters.
 	Line   int `json:"line"`
 	Column int `json:"column"`
 	// Field says where in the document: steps.configure.with.path; empty for the whole of it.
@@ -43,8 +45,8 @@ func (p Problem) Error() string {
 	return b.String()
 }
 
-// Problems is the error of Parse and Compile: all problems in file order, at most MaxProblems and a last one that counts
-// the others.
+// Problems is the error of Parse and Compile: all problems in file order, at most MaxProblems and a
+// last one that counts the others.
 type Problems []Problem
 
 // Error has a line for each problem.
@@ -104,13 +106,15 @@ func (c collector) err() error {
 			least = "at least "
 		}
 		all = append(all[:MaxProblems:MaxProblems], Problem{
-			File: last.File, Line: last.Line, Column: last.Column, Message: fmt.Sprintf("and %s%s more", least, activities.CountOf(more, "problem")),
+			File: last.File, Line: last.Line, Column: last.Column,
+			Message: fmt.Sprintf("and %s%s more", least, activities.CountOf(more, "problem")),
 		})
 	}
 	return all
 }
 
-// suggestOrList returns "did you mean ...?" if a known word is near the one that was written, else a list of all known.
+// suggestOrList returns "did you mean ...?" if a known word is near the one that was written, else
+// a list of all known.
 func suggestOrList(written string, known []string, what string) string {
 	switch near := SuggestNearest(written, known); {
 	case near != "":
@@ -137,8 +141,9 @@ func SuggestNearest(written string, known []string) string {
 	return "did you mean " + best + "?"
 }
 
-// editDistance counts the characters to insert, delete, change or swap to turn a into b, up to limit. A swap of neighbours,
-// the commonest slip, is one edit; the usual Levenshtein packages count it as two.
+// editDistance counts the characters to insert, delete, change or swap to turn a into b, up to
+// limit. A swap of neighbours, the commonest slip, is one edit; the usual Levenshtein packages
+// count it as two.
 func editDistance(a, b string, limit int) int {
 	if len(a) > len(b)+limit || len(b) > len(a)+limit {
 		return limit

@@ -19,7 +19,8 @@ import (
 
 // readSource makes a tree from a source; nil if it cannot be read.
 //
-// JSON has a reader of its own, because YAML folds some characters in strings and has no surrogate pairs.
+// JSON has a reader of its own, because YAML folds some characters in strings and has no surrogate
+// pairs.
 func readSource(src []byte, c *collector) *node {
 	if len(src) > MaxFile {
 		c.complain(nil, nil, "", fmt.Sprintf("the file has %s, more than %d", activities.CountOf(len(src), "byte"), MaxFile),
@@ -57,7 +58,8 @@ func checkMaps(n *node, at *trail, c *collector) {
 		}
 		name := f.key.text
 		if line, twice := lines[name]; twice {
-			c.complain(f.key, at.key(name), "", fmt.Sprintf("stands here a second time; the first is in line %d", line), "keep one of them")
+			c.complain(f.key, at.key(name), "", fmt.Sprintf("stands here a second time; the first is in line %d", line),
+				"keep one of them")
 		}
 		lines[name] = f.key.line
 		switch {
@@ -170,7 +172,8 @@ func readYAML(src []byte, c *collector) *node {
 			return n
 		}
 		if err == nil {
-			c.complain(&node{line: second.Line, column: second.Column}, nil, "", "a second document begins here", "a file holds one task")
+			c.complain(&node{line: second.Line, column: second.Column}, nil, "", "a second document begins here",
+				"a file holds one task")
 			return nil
 		}
 	}

@@ -17,7 +17,9 @@ func (p *parser) checkReferences(d *Document) {
 		}
 		if first, taken := index[string(s.ID)]; taken {
 			n := s.node.findValue("id")
-			p.complain(n, s.at.key("id"), n.display(), "this id is taken by "+d.file.Steps[first].at.String()+" in line "+strconv.Itoa(d.file.Steps[first].node.line), "rename one of them")
+			p.complain(n, s.at.key("id"), n.display(),
+				"this id is taken by "+d.file.Steps[first].at.String()+" in line "+strconv.Itoa(d.file.Steps[first].node.line),
+				"rename one of them")
 			continue
 		}
 		if _, taken := d.earlier[string(s.ID)]; taken {
@@ -85,7 +87,8 @@ func (r *referenceChecker) checkNeed(n *node, at *trail, id string, i int) {
 		message := "this step comes later, in line " + strconv.Itoa(r.doc.file.Steps[other].node.line)
 		fix := "a step builds on those above it; move it up"
 		if cycle := r.findCycle(other, i); cycle != nil {
-			message, fix = "these steps need each other: "+strings.Join(append([]string{string(r.doc.file.Steps[i].ID)}, cycle...), " -> "), "take one of these needs away"
+			message, fix = "these steps need each other: "+
+				strings.Join(append([]string{string(r.doc.file.Steps[i].ID)}, cycle...), " -> "), "take one of these needs away"
 			for _, id := range cycle[:len(cycle)-1] {
 				if !r.doc.file.Steps[r.index[id]].Needs.written {
 					message += "; " + id + " has no needs:, so it needs every step above it"
@@ -164,12 +167,15 @@ func (r *referenceChecker) checkExpressions(n *node, at *trail, i int, allowed s
 		case part.kind == varRef:
 			v := r.doc.file.Vars[part.name]
 			if v == nil {
-				r.complain(n, at, strconv.Quote(part.text), "there is no such var", suggestOrList(part.name, r.vars, "vars of this file"))
+				r.complain(n, at, strconv.Quote(part.text), "there is no such var",
+					suggestOrList(part.name, r.vars, "vars of this file"))
 			} else if v.kind == null && len(t) > 1 {
-				r.complain(n, at, strconv.Quote(part.text), "this var is nothing, and cannot be a part of a text", "give it a value")
+				r.complain(n, at, strconv.Quote(part.text), "this var is nothing, and cannot be a part of a text",
+					"give it a value")
 			}
 		case allowed != allExpressions:
-			r.complain(n, at, strconv.Quote(part.text), "outputs and secrets may only stand in with", "take it out, or use a var")
+			r.complain(n, at, strconv.Quote(part.text), "outputs and secrets may only stand in with",
+				"take it out, or use a var")
 		case part.kind == outputRef:
 			r.checkNeed(n, at, part.step, i)
 		}

@@ -53,16 +53,19 @@ func TestRefused(t *testing.T) {
 
 // A worker knows fields, and the starter knows their lines.
 func TestRefusalsCiteTheFile(t *testing.T) {
-	doc := mustParse(t, "name: x\nsteps:\n  - id: one\n    uses: file.write\n    with:\n      path: /a\n      files: [{path: /b}]\n    check:\n      - command: [rm]\n")
+	doc := mustParse(t,
+		"name: x\nsteps:\n  - id: one\n    uses: file.write\n    with:\n      path: /a\n      files: [{path: /b}]\n    "+
+			"check:\n      - command: [rm]\n")
 	for refusal, want := range map[string]string{
-		"steps.one: path: no":                                            "task.yml:6:13: steps.one: path: no",
-		"steps[0].with.path: no":                                         "task.yml:6:13: steps[0].with.path: no",
-		"steps.one: files[0].path: no":                                   "task.yml:7:22: steps.one: files[0].path: no",
-		"steps.one: check[0].command: no":                                "task.yml:9:18: steps.one: check[0].command: no",
-		"steps.one: secrets.X: no":                                       "task.yml:3:5: steps.one: secrets.X: no",
-		"nothing was touched: Refused: steps.one: a\nsteps.one: path: b": "nothing was touched: Refused: task.yml:3:5: steps.one: a\ntask.yml:6:13: steps.one: path: b",
-		"steps.two: no":                                                  "steps.two: no",
-		"some steps: no":                                                 "some steps: no",
+		"steps.one: path: no":             "task.yml:6:13: steps.one: path: no",
+		"steps[0].with.path: no":          "task.yml:6:13: steps[0].with.path: no",
+		"steps.one: files[0].path: no":    "task.yml:7:22: steps.one: files[0].path: no",
+		"steps.one: check[0].command: no": "task.yml:9:18: steps.one: check[0].command: no",
+		"steps.one: secrets.X: no":        "task.yml:3:5: steps.one: secrets.X: no",
+		"nothing was touched: Refused: steps.one: a\nsteps.one: path: b": "nothing was touched: Refused: task.yml:3:5: " +
+			"steps.one: a\ntask.yml:6:13: steps.one: path: b",
+		"steps.two: no":  "steps.two: no",
+		"some steps: no": "some steps: no",
 	} {
 		require.Equal(t, want, doc.Cite(refusal))
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Resolve returns the parameters of the step with the outputs of other steps, by step id and name, in place of the
-// references to them. It is a pure function, fit for workflow code.
+// Resolve returns the parameters of the step with the outputs of other steps, by step id and name,
+// in place of the references to them. It is a pure function, fit for workflow code.
 //
-// References to secrets stay, for the worker to resolve. Nothing else in the result reads as one: the "${" of an output, or
-// of an escaped text, is written as "\u0024{", which is the same JSON but no reference to the worker, which searches the
-// raw JSON. So the result must stay raw until then, as json.RawMessage does.
+// References to secrets stay, for the worker to resolve. Nothing else in the result reads as one:
+// the "${" of an output, or of an escaped text, is written as "\u0024{", which is the same JSON but
+// no reference to the worker, which searches the raw JSON. So the result must stay raw until then,
+// as json.RawMessage does.
 func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error) {
 	var problems Problems
 	with := s.With
@@ -34,15 +35,19 @@ func (s Step) Resolve(outputs map[string]map[string]any) (json.RawMessage, error
 		return nil, fmt.Errorf("steps.%s.with: %w", s.ID, err)
 	}
 	if len(raw) > MaxInline {
-		return nil, fmt.Errorf("steps.%s.with: has %s with its outputs filled in, more than %d; let the steps hand content over in a file, named by source", s.ID, activities.CountOf(len(raw), "byte"), MaxInline)
+		return nil, fmt.Errorf(
+			"steps.%s.with: has %s with its outputs filled in, more than %d; let the steps hand content over in a file, "+
+				"named by source", s.ID, activities.CountOf(len(raw), "byte"), MaxInline)
 	}
 	return raw, nil
 }
 
-// maxSeen is how long a text may be to be in an Outlook: only what is short decides whether a step is refused.
+// maxSeen is how long a text may be to be in an Outlook: only what is short decides whether a step
+// is refused.
 const maxSeen = 4096
 
-// Outlook returns the step as far as it is known before the task begins. It is a pure function, fit for workflow code.
+// Outlook returns the step as far as it is known before the task begins. It is a pure function, fit
+// for workflow code.
 func (s Step) Outlook() (activities.Outlook, error) {
 	o := activities.Outlook{Step: activities.Step{ID: s.ID, Name: s.Name, Checks: s.Check}}
 	raw := s.With
@@ -63,8 +68,8 @@ func (s Step) Outlook() (activities.Outlook, error) {
 	return o, nil
 }
 
-// prune returns n without the parameters that are not known yet, or are long, and where they stand. A list that lacks an item is
-// left out as a whole.
+// prune returns n without the parameters that are not known yet, or are long, and where they stand.
+// A list that lacks an item is left out as a whole.
 func prune(n *node, at string) (known *node, later []string) {
 	m := *n
 	switch n.kind {
@@ -98,8 +103,8 @@ func prune(n *node, at string) (known *node, later []string) {
 	return &m, later
 }
 
-// References returns the ids of the steps whose outputs With refers to, sorted: what Resolve must be given. It is a pure
-// function, fit for workflow code.
+// References returns the ids of the steps whose outputs With refers to, sorted: what Resolve must
+// be given. It is a pure function, fit for workflow code.
 func (s Step) References() []string {
 	// Compile writes no $ and no { as an escape.
 	if !bytes.Contains(s.With, []byte("${{")) || !json.Valid(s.With) {
@@ -211,13 +216,14 @@ func (r resolver) output(p part) ([]byte, error) {
 	}
 	v, has := of[p.name]
 	if !has {
-		return nil, fmt.Errorf("%s: there is no such output; %s", p.text, suggestOrList(p.name, sortedKeys(of), "outputs of step "+p.step))
+		return nil, fmt.Errorf("%s: there is no such output; %s", p.text,
+			suggestOrList(p.name, sortedKeys(of), "outputs of step "+p.step))
 	}
 	return json.Marshal(v)
 }
 
-// guard writes each $ that could begin a reference, alone or with what follows it, as \u0024. In JSON a $ stands only in
-// texts.
+// guard writes each $ that could begin a reference, alone or with what follows it, as \u0024. In
+// JSON a $ stands only in texts.
 func guard(raw []byte) []byte {
 	raw = bytes.ReplaceAll(raw, []byte("${"), []byte(`\u0024{`))
 	if bytes.HasSuffix(raw, []byte("$")) {

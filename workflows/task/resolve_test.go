@@ -25,7 +25,8 @@ func resolved(t testing.TB, with string, outputs map[string]any) string {
 }
 
 func TestResolve(t *testing.T) {
-	outputs := map[string]any{"text": `say "é"`, "n": 7.0, "f": 0.5, "yes": true, "none": nil, "list": []any{"x", 2.0}, "map": map[string]any{"b": 1.0, "a": "$"}}
+	outputs := map[string]any{"text": `say "é"`, "n": 7.0, "f": 0.5, "yes": true, "none": nil, "list": []any{"x", 2.0},
+		"map": map[string]any{"b": 1.0, "a": "$"}}
 	for with, want := range map[string]string{
 		``:                                      `{}`,
 		`{"b":1,"a":[null,true,"x"]}`:           `{"b":1,"a":[null,true,"x"]}`,
@@ -55,7 +56,8 @@ func TestResolveRefuses(t *testing.T) {
 		`{"v":["${{ vars.x }}"]}`:               `steps.s.with: ${{ vars.x }}: the step was not compiled`,
 		`{"v":"${{ steps.a.outputs.big }}"}`:    `steps.s.with: has 65544 bytes with its outputs filled in, more than 65536; let the steps hand content over in a file, named by source`,
 		`{"v":`:                                 `steps.s.with: is not JSON`,
-		`{"v":"${{ x }}"}`:                      `steps.s.with: is not an expression that is known here, found "${{ x }}"; ` + expressionForms,
+		`{"v":"${{ x }}"}`: `steps.s.with: is not an expression that is known here, found "${{ x }}"; ` +
+			expressionForms,
 	} {
 		_, err := Step{ID: "s", With: json.RawMessage(with)}.Resolve(outputs)
 		require.EqualError(t, err, want, with)
@@ -66,7 +68,8 @@ func TestResolveRefuses(t *testing.T) {
 type echo struct{ got *string }
 
 func (echo) Spec() activities.Spec { return activities.Spec{Name: "test.echo", Params: []byte(`{}`)} }
-func (a echo) Apply(_ context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result, error) {
+func (a echo) Apply(_ context.Context, _ activities.Entry, s activities.Step, _ activities.Digest) (activities.Result,
+	error) {
 	*a.got = string(s.With)
 	return activities.Result{}, nil
 }
@@ -93,11 +96,13 @@ func (oneSecret) Secret(name, _ string) (string, error) {
 
 func (oneSecret) Values() []string { return []string{"hunter2-hunter2"} }
 
-// The worker puts secrets in where the task file refers to them, and nowhere else: neither into what an output holds, nor
-// into what outputs and texts make together, nor into a text that was escaped.
+// The worker puts secrets in where the task file refers to them, and nowhere else: neither into
+// what an output holds, nor into what outputs and texts make together, nor into a text that was
+// escaped.
 func TestOutputsAreNeverSecrets(t *testing.T) {
 	const ref = "${{ secrets.KEY }}"
-	outputs := map[string]any{"ref": ref, "head": "${{", "dollar": "$", "tail": " secrets.KEY }}", "map": map[string]any{ref: []any{ref, "\\" + ref}}}
+	outputs := map[string]any{"ref": ref, "head": "${{", "dollar": "$", "tail": " secrets.KEY }}",
+		"map": map[string]any{ref: []any{ref, "\\" + ref}}}
 	with := `{
 		"mine": "Bearer ` + ref + `",
 		"whole": "${{ steps.a.outputs.ref }}",
@@ -131,7 +136,8 @@ func TestOutputsAreNeverSecrets(t *testing.T) {
 
 	var got string
 	registry := activities.NewRegistry(activities.World{
-		Name: "test", Actions: []activities.Action{echo{&got}}, Journal: func(context.Context) (string, error) { return "j", nil },
+		Name: "test", Actions: []activities.Action{echo{&got}},
+		Journal: func(context.Context) (string, error) { return "j", nil },
 	})
 	env := new(testsuite.WorkflowTestSuite).NewTestActivityEnvironment()
 	registry.Register(env, activities.Host{Secrets: oneSecret{}})
@@ -142,7 +148,8 @@ func TestOutputsAreNeverSecrets(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayload(payload, to))
 	}
-	forward := activities.Forward{Step: activities.Step{ID: "s", With: raw}, Entry: activities.Entry{Version: activities.EntryVersion, Params: params}, OriginalRunID: "default-test-run-id"}
+	forward := activities.Forward{Step: activities.Step{ID: "s", With: raw},
+		Entry: activities.Entry{Version: activities.EntryVersion, Params: params}, OriginalRunID: "default-test-run-id"}
 	for range 2 {
 		var carried activities.Forward
 		carry(forward, &carried)
@@ -179,10 +186,12 @@ func TestEntryParams(t *testing.T) {
 // likeTheWorkers is the pattern that the worker finds references with, in JSON as it stands.
 var likeTheWorkers = regexp.MustCompile(`\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// Whatever a text and an output hold: the result is JSON, and it has exactly the references to secrets that the text has.
+// Whatever a text and an output hold: the result is JSON, and it has exactly the references to
+// secrets that the text has.
 func FuzzResolve(f *testing.F) {
 	for _, s := range []string{
-		"plain", "${{ steps.a.outputs.o }}", "x${{ steps.a.outputs.o }}${{ secrets.KEY }}", "$${{ secrets.KEY }}", "${{ 'x' }}${{ secrets.KEY }}",
+		"plain", "${{ steps.a.outputs.o }}", "x${{ steps.a.outputs.o }}${{ secrets.KEY }}", "$${{ secrets.KEY }}",
+		"${{ 'x' }}${{ secrets.KEY }}",
 		"$${{ steps.a.outputs.o }} secrets.KEY }}", "${{ steps.a.outputs.o }}{{ secrets.KEY }}", "\\${{ secrets.KEY }}",
 	} {
 		f.Add(s, "${{ secrets.KEY }}")
@@ -224,7 +233,8 @@ func TestReferences(t *testing.T) {
 		"{email: '$${{ steps.s0.outputs.id }}'}": nil,
 		`{email: "${{ '${{ steps.s0.outputs.id }}' }}"}`: nil,
 		"{email: '${{ steps.s1.outputs.id }}'}":          {"s1"},
-		"{email: '${{ steps.s2.outputs.id }}-${{ steps.s0.outputs.id }}', metadata: {a: 'x${{ steps.s2.outputs.id }}', b: '${{ secrets.STRIPE_KEY }}${{ steps.s1.outputs.id }}'}}": {"s0", "s1", "s2"},
+		"{email: '${{ steps.s2.outputs.id }}-${{ steps.s0.outputs.id }}', metadata: {a: 'x${{ steps.s2.outputs.id }}', " +
+			"b: '${{ secrets.STRIPE_KEY }}${{ steps.s1.outputs.id }}'}}": {"s0", "s1", "s2"},
 	} {
 		if with != "" {
 			with = ", with: " + with
@@ -250,15 +260,19 @@ func TestReferences(t *testing.T) {
 	require.Nil(t, Step{With: []byte(`{"a":"${{ steps.a.outputs.b }}"`)}.References(), "no JSON")
 }
 
-// What depends on an earlier step, and what is long, is left out of an outlook; all else stands in it.
+// What depends on an earlier step, and what is long, is left out of an outlook; all else stands in
+// it.
 func TestOutlook(t *testing.T) {
 	long := strings.Repeat("x", 5000)
-	s := Step{ID: "s", Uses: "file.write", With: json.RawMessage(`{"path": "/srv/a", "content": "${{ steps.a.outputs.id }}",
+	s := Step{ID: "s", Uses: "file.write",
+		With: json.RawMessage(`{"path": "/srv/a", "content": "${{ steps.a.outputs.id }}",
 		"note": "$${{ no }} ${{ secrets.KEY }}", "long": "` + long + `", "argv": ["a", "${{ steps.a.outputs.id }}"],
 		"files": [{"path": "/b", "content": "of ${{ steps.a.outputs.id }}"}, {"path": "/c"}]}`)}
 	o, err := s.Outlook()
 	require.NoError(t, err)
-	require.JSONEq(t, `{"path": "/srv/a", "note": "${{ no }} ${{ secrets.KEY }}", "files": [{"path": "/b"}, {"path": "/c"}]}`, string(o.With))
+	require.JSONEq(t,
+		`{"path": "/srv/a", "note": "${{ no }} ${{ secrets.KEY }}", "files": [{"path": "/b"}, {"path": "/c"}]}`,
+		string(o.With))
 	require.NotContains(t, string(o.With), "${{ no }}", "to the worker, only a reference to a secret reads as one")
 	require.Equal(t, []string{"content", "long", "argv", "files[0].content"}, o.Later)
 	require.True(t, o.Awaits("argv[0]"))
@@ -267,10 +281,12 @@ func TestOutlook(t *testing.T) {
 
 func TestMayChange(t *testing.T) {
 	c := Compiled{Steps: []Step{
-		{ID: "a", Keys: []string{"file:/srv/site"}}, {ID: "b", MayChange: []string{"container:"}}, {ID: "c", Keys: []string{"container:app"}},
+		{ID: "a", Keys: []string{"file:/srv/site"}}, {ID: "b", MayChange: []string{"container:"}},
+		{ID: "c", Keys: []string{"container:app"}},
 	}}
 	for key, want := range map[string]bool{
-		"file:/srv/site": true, "file:/srv/site/a": true, "file:/srv": true, "file:/srv/site2": false, "container:app": true, "image:app": false,
+		"file:/srv/site": true, "file:/srv/site/a": true, "file:/srv": true, "file:/srv/site2": false, "container:app": true,
+		"image:app": false,
 	} {
 		require.Equal(t, want, c.MayChange(2, key), key)
 	}

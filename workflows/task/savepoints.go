@@ -15,7 +15,8 @@ func (r *referenceChecker) checkSavepoints() {
 		if first, taken := index[s.Savepoint]; taken {
 			n := s.node.findValue("savepoint")
 			r.complain(n, s.at.key("savepoint"), n.display(),
-				"this name is taken by the savepoint of "+r.doc.file.Steps[first].at.String()+" in line "+strconv.Itoa(r.doc.file.Steps[first].node.line), "rename one of them")
+				"this name is taken by the savepoint of "+r.doc.file.Steps[first].at.String()+" in line "+
+					strconv.Itoa(r.doc.file.Steps[first].node.line), "rename one of them")
 
 			continue
 		}
@@ -35,7 +36,8 @@ func (r *referenceChecker) checkSavepoints() {
 // checkWayBack checks that step i can go back to the savepoint that it names.
 func (r *referenceChecker) checkWayBack(i int, savepoints map[identifier]int, pivot int) {
 	s := r.doc.file.Steps[i]
-	n, at := s.node.findValue("on_failure").findValue(string(FailUnwindTo)), s.at.key("on_failure").key(string(FailUnwindTo))
+	n, at := s.node.findValue("on_failure").findValue(string(FailUnwindTo)),
+		s.at.key("on_failure").key(string(FailUnwindTo))
 	on, known := savepoints[identifier(s.OnFailure.To)]
 	switch {
 	case !known:
@@ -55,7 +57,9 @@ func (r *referenceChecker) checkWayBack(i int, savepoints map[identifier]int, pi
 			"name one on this step or on a step above it")
 
 	case on <= pivot:
-		r.complain(n, at, n.display(), fmt.Sprintf("step %s in line %d stands in between and is a pivot, which is never unwound", r.doc.file.Steps[pivot].ID, r.doc.file.Steps[pivot].node.line),
+		r.complain(n, at, n.display(),
+			fmt.Sprintf("step %s in line %d stands in between and is a pivot, which is never unwound",
+				r.doc.file.Steps[pivot].ID, r.doc.file.Steps[pivot].node.line),
 			"name a savepoint below that step, or take its pivot away")
 	}
 }

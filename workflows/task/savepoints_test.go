@@ -40,10 +40,14 @@ func TestOnFailure(t *testing.T) {
 				step = ", " + step
 			}
 			const create = "uses: stripe.customer.create"
-			compiled := mustCompile(t, task+stepsOf(create+", pivot: true", create+", savepoint: p", create, create+", savepoint: q"+step))
+			compiled := mustCompile(t,
+				task+stepsOf(create+", pivot: true", create+", savepoint: p", create, create+", savepoint: q"+step))
 			require.Equal(t, want, compiled.Steps[3].OnFailure, task+step)
-			require.Equal(t, [...]string{"", "p", "", "q"}, [...]string{compiled.Steps[0].Savepoint, compiled.Steps[1].Savepoint, compiled.Steps[2].Savepoint, compiled.Steps[3].Savepoint})
-			require.Equal(t, [...]bool{true, false, strings.Contains(step, "pivot")}, [...]bool{compiled.Steps[0].Pivot, compiled.Steps[1].Pivot, compiled.Steps[3].Pivot})
+			require.Equal(t, [...]string{"", "p", "", "q"},
+				[...]string{compiled.Steps[0].Savepoint, compiled.Steps[1].Savepoint, compiled.Steps[2].Savepoint,
+					compiled.Steps[3].Savepoint})
+			require.Equal(t, [...]bool{true, false, strings.Contains(step, "pivot")},
+				[...]bool{compiled.Steps[0].Pivot, compiled.Steps[1].Pivot, compiled.Steps[3].Pivot})
 		}
 	}
 }
@@ -97,9 +101,12 @@ func TestRetention(t *testing.T) {
 		{"keep: 3650d\n", 0, ""},
 		{"keep: 3d\n", 72 * hour, ""},
 		{"keep: 30m\n", 30 * time.Minute, ""},
-		{"keep: 72h1s\n", 72 * hour, `task.yml:1:7: keep: is longer than the 3d that the server keeps closed runs, found "72h1s"; write at most 3d, or raise the retention of the namespace`},
-		{"keep: 2h\n", 90*time.Minute + 1500*time.Millisecond, `task.yml:1:7: keep: is longer than the 1h30m1s500ms that the server keeps closed runs, found "2h"; write at most 1h30m1s500ms, or raise the retention of the namespace`},
-		{"", 30 * time.Minute, `task.yml:1:1: keep: is missing, and its default of 1h is longer than the 30m that the server keeps closed runs; add keep: 30m, or raise the retention of the namespace`},
+		{"keep: 72h1s\n", 72 * hour,
+			`task.yml:1:7: keep: is longer than the 3d that the server keeps closed runs, found "72h1s"; write at most 3d, or raise the retention of the namespace`},
+		{"keep: 2h\n", 90*time.Minute + 1500*time.Millisecond,
+			`task.yml:1:7: keep: is longer than the 1h30m1s500ms that the server keeps closed runs, found "2h"; write at most 1h30m1s500ms, or raise the retention of the namespace`},
+		{"", 30 * time.Minute,
+			`task.yml:1:1: keep: is missing, and its default of 1h is longer than the 30m that the server keeps closed runs; add keep: 30m, or raise the retention of the namespace`},
 	} {
 		cat := catalog()
 		cat.Retention = c.retention
@@ -115,7 +122,8 @@ func TestRetention(t *testing.T) {
 // What a message says of a time can be written into the file.
 func TestWrittenDurations(t *testing.T) {
 	for want, d := range map[string]time.Duration{
-		"1h": hour, "3d": 72 * hour, "1d1m": 24*hour + time.Minute, "1h30m": 90 * time.Minute, "1s500ms": 1500 * time.Millisecond, "3650d": MaxDuration,
+		"1h": hour, "3d": 72 * hour, "1d1m": 24*hour + time.Minute, "1h30m": 90 * time.Minute,
+		"1s500ms": 1500 * time.Millisecond, "3650d": MaxDuration,
 	} {
 		require.Equal(t, want, writeDuration(d))
 		back, ok := parseDuration(want)
@@ -129,7 +137,8 @@ func TestManySavepoints(t *testing.T) {
 	long := func(to func(i int) string) string {
 		var lines []string
 		for i := range MaxSteps {
-			lines = append(lines, fmt.Sprintf("uses: stripe.customer.create, savepoint: p%d, on_failure: {unwind_to: %s}", i, to(i)))
+			lines = append(lines,
+				fmt.Sprintf("uses: stripe.customer.create, savepoint: p%d, on_failure: {unwind_to: %s}", i, to(i)))
 		}
 		return stepsOf(lines...)
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Schema returns the JSON Schema (draft 2020-12) of the task file, for editors: with the parameters of each action of
-// specs, or, without specs, for any action. What fits it can still be refused, since it cannot check references.
+// Schema returns the JSON Schema (draft 2020-12) of the task file, for editors: with the parameters
+// of each action of specs, or, without specs, for any action. What fits it can still be refused,
+// since it cannot check references.
 func Schema(specs []activities.Spec) (*jsonschema.Schema, error) {
 	step := objectSchema(reflect.TypeFor[step]())
 	step.Description = "One action, with its parameters, checks and gate."
@@ -29,7 +30,8 @@ func Schema(specs []activities.Spec) (*jsonschema.Schema, error) {
 			}
 			uses.Enum = append(uses.Enum, s.Name)
 			step.AllOf = append(step.AllOf, &jsonschema.Schema{
-				If:   &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"uses": {Const: new(any(s.Name))}}, Required: []string{"uses"}},
+				If: &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"uses": {Const: new(any(s.Name))}},
+					Required: []string{"uses"}},
 				Then: rule,
 			})
 		}
@@ -49,9 +51,11 @@ func stepSchema(s activities.Spec) (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	if refers(s.Params) {
-		return nil, fmt.Errorf("action %s: its parameters' schema has a $ref, which cannot be moved into another schema; write it out", s.Name)
+		return nil, fmt.Errorf(
+			"action %s: its parameters' schema has a $ref, which cannot be moved into another schema; write it out", s.Name)
 	}
-	rule := &jsonschema.Schema{Description: s.Summary, Properties: map[string]*jsonschema.Schema{"with": orReference(a.params, true)}}
+	rule := &jsonschema.Schema{Description: s.Summary,
+		Properties: map[string]*jsonschema.Schema{"with": orReference(a.params, true)}}
 	if len(a.params.Required) > 0 {
 		rule.Required = []string{"with"}
 	}

@@ -7,8 +7,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// FollowTouched adds needs between steps that touch the same thing, whatever their parameters call it, as the steps' hosts have named it:
-// the later one in file order needs the earlier one, unless both only read. The steps keep the names.
+// FollowTouched adds needs between steps that touch the same thing, whatever their parameters call
+// it, as the steps' hosts have named it: the later one in file order needs the earlier one, unless
+// both only read. The steps keep the names.
 func (c *Compiled) FollowTouched(touched []activities.Touched) {
 	if len(touched) == 0 {
 		return
@@ -60,13 +61,15 @@ func (c *Compiled) FollowTouched(touched []activities.Touched) {
 	}
 }
 
-// nameTouched keeps the names that the step's host has given what it touches, without those that its keys have too.
+// nameTouched keeps the names that the step's host has given what it touches, without those that
+// its keys have too.
 func (s *Step) nameTouched(t activities.Touched) {
 	isKey := func(name string) bool { return slices.Contains(s.Keys, name) }
 	s.Changes, s.Reads = slices.DeleteFunc(slices.Clone(t.Changes), isKey), slices.DeleteFunc(slices.Clone(t.Reads), isKey)
 }
 
-// TakeNames gives the step what its host has named when it was about to run. Where that is nothing, it may touch anything.
+// TakeNames gives the step what its host has named when it was about to run. Where that is nothing,
+// it may touch anything.
 func (s *Step) TakeNames(t activities.Touched) {
 	s.Keys = t.Keys
 	s.nameTouched(t)

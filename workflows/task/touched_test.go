@@ -17,14 +17,22 @@ func TestFollowTouched(t *testing.T) {
 		needs   map[string][]string // that the task file gives
 		want    [][]string
 	}{
-		"one name":                  {[]touched{changes("/a"), changes("container:1"), changes("/b", "container:1")}, nil, [][]string{nil, nil, {"1"}}},
-		"a folder":                  {[]touched{changes("/a/b"), changes("/a"), changes("/a/c"), changes("/ab")}, nil, [][]string{nil, {"0"}, {"1"}, nil}},
-		"all of it":                 {[]touched{changes("/a"), changes("/"), changes("/b")}, nil, [][]string{nil, {"0"}, {"1"}}},
-		"readers":                   {[]touched{changes("/a"), reads("/a"), reads("/a"), changes("/a"), reads("/a")}, nil, [][]string{nil, {"0"}, {"0"}, {"1", "2"}, {"3"}}},
-		"a reader of a folder":      {[]touched{reads("/a"), changes("/a/b"), changes("/a/c")}, nil, [][]string{nil, {"0"}, {"0"}}},
-		"a step with both":          {[]touched{changes("/a", "/a/b"), {Changes: []string{"/c"}, Reads: []string{"/c", "/a"}}}, nil, [][]string{nil, {"0"}}},
-		"what is needed already":    {[]touched{changes("/a"), {}, changes("/a")}, map[string][]string{"1": {"0"}, "2": {"1"}}, [][]string{nil, {"0"}, {"1"}}},
-		"what follows is left out":  {[]touched{changes("/a"), changes("/b"), changes("/a", "/b")}, map[string][]string{"1": {"0"}, "2": {"0"}}, [][]string{nil, {"0"}, {"1"}}},
+		"one name": {[]touched{changes("/a"), changes("container:1"), changes("/b", "container:1")}, nil,
+			[][]string{nil, nil, {"1"}}},
+		"a folder": {[]touched{changes("/a/b"), changes("/a"), changes("/a/c"), changes("/ab")}, nil,
+			[][]string{nil, {"0"}, {"1"}, nil}},
+		"all of it": {[]touched{changes("/a"), changes("/"), changes("/b")}, nil,
+			[][]string{nil, {"0"}, {"1"}}},
+		"readers": {[]touched{changes("/a"), reads("/a"), reads("/a"), changes("/a"), reads("/a")}, nil,
+			[][]string{nil, {"0"}, {"0"}, {"1", "2"}, {"3"}}},
+		"a reader of a folder": {[]touched{reads("/a"), changes("/a/b"), changes("/a/c")}, nil,
+			[][]string{nil, {"0"}, {"0"}}},
+		"a step with both": {[]touched{changes("/a", "/a/b"),
+			{Changes: []string{"/c"}, Reads: []string{"/c", "/a"}}}, nil, [][]string{nil, {"0"}}},
+		"what is needed already": {[]touched{changes("/a"), {}, changes("/a")},
+			map[string][]string{"1": {"0"}, "2": {"1"}}, [][]string{nil, {"0"}, {"1"}}},
+		"what follows is left out": {[]touched{changes("/a"), changes("/b"), changes("/a", "/b")},
+			map[string][]string{"1": {"0"}, "2": {"0"}}, [][]string{nil, {"0"}, {"1"}}},
 		"nothing is known of steps": {nil, map[string][]string{"1": {"0"}}, [][]string{nil, {"0"}}},
 	} {
 		t.Run(what, func(t *testing.T) {

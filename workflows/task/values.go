@@ -220,7 +220,8 @@ var failureWords = []string{wordUnwind, string(FailRollbackStep), string(FailCon
 func (m *FailureMode) read(p *parser, n *node, at *trail) {
 	switch {
 	case n.kind == object:
-		p.complain(n, at, n.display(), "must be text", "one of unwind, rollback_step, continue, ask; unwind_to stands in the step that it is for")
+		p.complain(n, at, n.display(), "must be text",
+			"one of unwind, rollback_step, continue, ask; unwind_to stands in the step that it is for")
 	case n.text == string(FailUnwindTo):
 		p.complain(n, at, n.display(), "names no savepoint", "write it in the step that it is for, as {unwind_to: SAVEPOINT}")
 	default:
@@ -265,7 +266,8 @@ func (o *OnFailure) read(p *parser, n *node, at *trail) {
 }
 
 func (*OnFailure) schema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{wordSchema(failureWords), objectSchema(reflect.TypeFor[unwindTo]())}}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{wordSchema(failureWords),
+		objectSchema(reflect.TypeFor[unwindTo]())}}
 }
 
 func (g *gate) read(p *parser, n *node, at *trail) {
@@ -294,13 +296,15 @@ func (v *vars) read(p *parser, n *node, at *trail) {
 		return
 	}
 	if size := n.size(); size > MaxVars {
-		p.complain(n, at, "", fmt.Sprintf("the vars have %s, more than %d", activities.CountOf(size, "byte"), MaxVars), "keep large content in a file and name it with source:")
+		p.complain(n, at, "", fmt.Sprintf("the vars have %s, more than %d", activities.CountOf(size, "byte"), MaxVars),
+			"keep large content in a file and name it with source:")
 	}
 	*v = make(vars, len(n.fields))
 	for _, f := range n.fields {
 		at := at.key(f.key.text)
 		if !varName.MatchString(f.key.text) {
-			p.complain(f.key, at, "", "the name of a var has letters, digits, _ and -, begins with no digit, and is at most 100 long", "rename it")
+			p.complain(f.key, at, "",
+				"the name of a var has letters, digits, _ and -, begins with no digit, and is at most 100 long", "rename it")
 		}
 		(*v)[f.key.text] = p.unescape(f.value, at)
 	}
@@ -320,7 +324,8 @@ func (p *parser) unescape(n *node, at *trail) *node {
 		}
 		plain, ok := t.plain()
 		if !ok {
-			p.complain(n, at, n.display(), "a var cannot hold an expression", "write the expression where the var is used; for the text itself write $${{")
+			p.complain(n, at, n.display(), "a var cannot hold an expression",
+				"write the expression where the var is used; for the text itself write $${{")
 		}
 		m := *n
 		m.text = plain
@@ -351,7 +356,8 @@ func (s *steps) read(p *parser, n *node, at *trail) {
 	switch {
 	case !p.requireKind(n, at, list, "begin each step with -"):
 	case len(n.items) > MaxSteps:
-		p.complain(n, at, "", fmt.Sprintf("has %s; a task has 1 to %d", activities.CountOf(len(n.items), "step"), MaxSteps), "split the task")
+		p.complain(n, at, "", fmt.Sprintf("has %s; a task has 1 to %d", activities.CountOf(len(n.items), "step"), MaxSteps),
+			"split the task")
 	default:
 		*s = decodeList[step](p, n, at)
 	}
@@ -370,7 +376,8 @@ func (c *checks) read(p *parser, n *node, at *trail) {
 	switch {
 	case !p.requireKind(n, at, list, "begin each check with -"):
 	case len(n.items) > MaxChecks:
-		p.complain(n, at, "", fmt.Sprintf("has %s, more than %d", activities.CountOf(len(n.items), "check"), MaxChecks), "put them into one program and check that")
+		p.complain(n, at, "", fmt.Sprintf("has %s, more than %d", activities.CountOf(len(n.items), "check"), MaxChecks),
+			"put them into one program and check that")
 	default:
 		*c = decodeList[check](p, n, at)
 	}
@@ -393,13 +400,16 @@ func (c *check) read(p *parser, n *node, at *trail) {
 		}
 	}
 	if kinds != 1 {
-		p.complain(n, at, "", fmt.Sprintf("has %s of check; each item has one", activities.CountOf(kinds, "kind")), "write one of command, json, exists, query, and a new item for another")
+		p.complain(n, at, "", fmt.Sprintf("has %s of check; each item has one", activities.CountOf(kinds, "kind")),
+			"write one of command, json, exists, query, and a new item for another")
 	}
 	if (c.Query == "") != (c.Expect == nil) {
-		p.complain(n, at, "", "has only one of query and expect", "write both: the statement, and the value that it must return")
+		p.complain(n, at, "", "has only one of query and expect",
+			"write both: the statement, and the value that it must return")
 	}
 	if c.Within > 0 && activities.When(c.When) == activities.Staged {
-		p.complain(n.findValue("within"), at.key("within"), n.findValue("within").display(), "staged content does not change by waiting", "write when: live, or leave within out")
+		p.complain(n.findValue("within"), at.key("within"), n.findValue("within").display(),
+			"staged content does not change by waiting", "write when: live, or leave within out")
 	}
 }
 
@@ -414,7 +424,8 @@ func (*check) schema() *jsonschema.Schema {
 }
 
 func (c *command) read(p *parser, n *node, at *trail) {
-	if !p.requireKind(n, at, list, `write the program and its arguments as a list: [sh, -c, "..."]; no shell stands between`) {
+	if !p.requireKind(n, at, list,
+		`write the program and its arguments as a list: [sh, -c, "..."]; no shell stands between`) {
 		return
 	}
 	const fix = "write the program and its arguments as a list"
@@ -446,7 +457,8 @@ func (e *existsCheck) read(p *parser, n *node, at *trail) {
 }
 
 func (*existsCheck) schema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{new(line).schema(), objectSchema(reflect.TypeFor[existsCheck]())}}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{new(line).schema(),
+		objectSchema(reflect.TypeFor[existsCheck]())}}
 }
 
 func (l *anyValue) read(_ *parser, n *node, _ *trail) { *l = bytes.Clone(n.json(nil)) }

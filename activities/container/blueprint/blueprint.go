@@ -16,7 +16,8 @@ type Blueprint struct {
 	Config  *container.Config
 	Host    *container.HostConfig
 	Network *network.NetworkingConfig
-	// Extra are the networks beside the first: an engine before API 1.44 takes only one at the creation.
+	// Extra are the networks beside the first: an engine before API 1.44 takes only one at the
+	// creation.
 	Extra []Connection
 }
 
@@ -49,8 +50,9 @@ func Copy(model container.InspectResponse, image string) Blueprint {
 	return plan
 }
 
-// askedFor keeps of an endpoint what people asked for, and leaves out what the engine made of it: its own alias for the
-// short id would point at the wrong container, and a generated address would be pinned for ever.
+// askedFor keeps of an endpoint what people asked for, and leaves out what the engine made of it:
+// its own alias for the short id would point at the wrong container, and a generated address would
+// be pinned for ever.
 func askedFor(had *network.EndpointSettings, id string) *network.EndpointSettings {
 	wanted := &network.EndpointSettings{
 		Links: had.Links, DriverOpts: had.DriverOpts, GwPriority: had.GwPriority,
@@ -64,8 +66,8 @@ func askedFor(had *network.EndpointSettings, id string) *network.EndpointSetting
 	return wanted
 }
 
-// keepAnonymousVolumes names the volumes that only the engine has a name for. Without it the new container would get new
-// and empty ones.
+// keepAnonymousVolumes names the volumes that only the engine has a name for. Without it the new
+// container would get new and empty ones.
 func keepAnonymousVolumes(host *container.HostConfig, mounts []container.MountPoint) {
 	bound := map[string]bool{}
 	for _, b := range host.Binds {
@@ -102,7 +104,8 @@ func volumeAt(mounts []container.MountPoint, target string) string {
 	return ""
 }
 
-// dropShared leaves out what an engine says of a container that shares another's namespaces, and then refuses to be told.
+// dropShared leaves out what an engine says of a container that shares another's namespaces, and
+// then refuses to be told.
 func dropShared(config *container.Config, host container.HostConfig) {
 	if host.UTSMode.IsHost() || host.NetworkMode.IsContainer() {
 		config.Hostname, config.Domainname = "", ""

@@ -10,8 +10,8 @@ import (
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 )
 
-// CopyFrom plans a container like the old one from another image: what it had from its image, it has from the new one. Had is
-// what that image says; nil: nobody knows.
+// CopyFrom plans a container like the old one from another image: what it had from its image, it
+// has from the new one. Had is what that image says; nil: nobody knows.
 func CopyFrom(old container.InspectResponse, image string, had *dockerspec.DockerOCIImageConfig) Blueprint {
 	plan := Copy(old, image)
 	if had == nil {
@@ -39,8 +39,9 @@ func CopyFrom(old container.InspectResponse, image string, had *dockerspec.Docke
 	return plan
 }
 
-// ForTrial leaves out of a plan what only one container can have: published ports, fixed addresses, names in networks and of
-// its own. What the old container has mounted, a trial only reads: nothing gives back what it would write there.
+// ForTrial leaves out of a plan what only one container can have: published ports, fixed addresses,
+// names in networks and of its own. What the old container has mounted, a trial only reads: nothing
+// gives back what it would write there.
 func ForTrial(plan Blueprint) Blueprint {
 	plan.Config.Hostname, plan.Config.Domainname = "", ""
 	plan.Host.Binds, plan.Host.Mounts = onlyRead(plan.Host.Binds), slices.Clone(plan.Host.Mounts)

@@ -12,9 +12,9 @@ import (
 type Selective interface {
 	Backend
 
-	// Admit says why a container's next checkpoint cannot be one of this backend, and what would make it one; empty where it
-	// can. An error of the type Refused says that the container can have no checkpoint of any other backend either, or that
-	// the worker's config wants none.
+	// Admit says why a container's next checkpoint cannot be one of this backend, and what would make
+	// it one; empty where it can. An error of the type Refused says that the container can have no
+	// checkpoint of any other backend either, or that the worker's config wants none.
 	Admit(ctx context.Context, target container.InspectResponse) (obstacle string, err error)
 }
 
@@ -24,8 +24,8 @@ type Backends struct {
 	Commit Backend
 }
 
-// Choice is the backend that a step's checkpoint is taken by, as its record has it; zero is docker commit. What anybody wants to
-// know of it, the backend says: see [Backends.Of].
+// Choice is the backend that a step's checkpoint is taken by, as its record has it; zero is docker
+// commit. What anybody wants to know of it, the backend says: see [Backends.Of].
 type Choice struct {
 	layers bool
 	why    string // it is not layers
@@ -89,7 +89,8 @@ func (c Choice) Fact() string {
 	return ""
 }
 
-// Remark says how a checkpoint was taken that could not be taken in the better way, and why; else it is empty.
+// Remark says how a checkpoint was taken that could not be taken in the better way, and why; else
+// it is empty.
 func (c Choice) Remark() string {
 	if c.why == "" {
 		return ""

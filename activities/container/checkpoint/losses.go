@@ -5,9 +5,11 @@ import (
 	"strings"
 )
 
-// Loss is something that an undo of container.exec does not bring back, whatever the container is like.
+// Loss is something that an undo of container.exec does not bring back, whatever the container is
+// like.
 type Loss struct {
-	// Of begins the sentence that names it in plans and reports, together with the others of the same beginning.
+	// Of begins the sentence that names it in plans and reports, together with the others of the same
+	// beginning.
 	Of string
 	// What is lost.
 	What string
@@ -44,7 +46,8 @@ const LeftRunning = "processes that commands have left in the container, this st
 const NoProcess = "No process is brought back to what it was: "
 
 // mayLose is what an engine may bring back or not.
-const mayLose = "addresses and ports that the engine chooses (not those that were asked for) may be others; what was linked to the old id, or shares its network or process namespace, has lost it"
+const mayLose = "addresses and ports that the engine chooses (not those that were asked for) may be others; what " +
+	"was linked to the old id, or shares its network or process namespace, has lost it"
 
 // sentences tell those of the table that are lost.
 func sentences(lost func(Loss) bool) []string {

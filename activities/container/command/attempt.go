@@ -17,7 +17,8 @@ import (
 // maxStarts bounds how often one call starts a supervisor for a run that does not begin.
 const maxStarts = 3
 
-// Attempt is one run of a step's command. A supervisor does it, once; whoever asks again waits for that.
+// Attempt is one run of a step's command. A supervisor does it, once; whoever asks again waits for
+// that.
 type Attempt struct {
 	Journal *journal.Journal
 	Token   *journal.Token
@@ -31,11 +32,12 @@ type Attempt struct {
 	Prepare func(context.Context) (Command, error)
 }
 
-// Await waits for the end of the run and starts it where it has not begun. It is not over where the result is lost: the run
-// has begun, and its supervisor is dead.
+// Await waits for the end of the run and starts it where it has not begun. It is not over where the
+// result is lost: the run has begun, and its supervisor is dead.
 func (a *Attempt) Await(ctx context.Context) (end Ending, over bool, err error) {
 	starts := 0
-	var exited <-chan struct{} // of a supervisor that this call has started; one of another process is asked for by its lock
+	// of a supervisor that this call has started; one of another process is asked for by its lock
+	var exited <-chan struct{}
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
 		lock, err := a.lockAlive()
 		if errors.Is(err, filelock.ErrHeld) {
@@ -71,7 +73,8 @@ func (a *Attempt) Await(ctx context.Context) (end Ending, over bool, err error) 
 	}
 }
 
-// readEnding reads what a run without a supervisor has come to: its end, a loss, or neither where it has not begun.
+// readEnding reads what a run without a supervisor has come to: its end, a loss, or neither where
+// it has not begun.
 func (a *Attempt) readEnding() (end Ending, over, lost bool, err error) {
 	if over, err = a.Token.Read(endingDoc(a.Number), &end); over || err != nil {
 		return end, over, false, err
@@ -81,7 +84,8 @@ func (a *Attempt) readEnding() (end Ending, over, lost bool, err error) {
 	return end, false, lost, err
 }
 
-// Standing says how far a run has come, for callers that do not wait for it; empty where the command has not begun.
+// Standing says how far a run has come, for callers that do not wait for it; empty where the
+// command has not begun.
 func (a *Attempt) Standing() (string, error) {
 	begun, err := a.Token.Has(beginningDoc(a.Number))
 	if err != nil || !begun {
@@ -105,8 +109,9 @@ func (a *Attempt) Standing() (string, error) {
 	return "the command has begun, and how it ended is lost", nil
 }
 
-// launch starts a supervisor, unless the step has been undone, and hands it the lock, which is held without a gap from before
-// the supervisor lives until it is dead. The channel is closed when the supervisor has exited.
+// launch starts a supervisor, unless the step has been undone, and hands it the lock, which is held
+// without a gap from before the supervisor lives until it is dead. The channel is closed when the
+// supervisor has exited.
 func (a *Attempt) launch(ctx context.Context, lock *filelock.Lock) (exited <-chan struct{}, err error) {
 	defer lock.Release()
 	if err := a.Token.CheckOpen(); err != nil {
@@ -118,8 +123,9 @@ func (a *Attempt) launch(ctx context.Context, lock *filelock.Lock) (exited <-cha
 	}
 	point.Reach("container.exec:before-supervisor")
 	return startSupervisor(job{
-		Journal: a.Journal.Dir(), Token: filepath.Base(a.Token.Dir()), Attempt: a.Number, Host: a.Host, Target: a.Container, Command: c,
-		Hide: activities.MaskerFrom(ctx).Hidden(),
+		Journal: a.Journal.Dir(), Token: filepath.Base(a.Token.Dir()), Attempt: a.Number, Host: a.Host, Target: a.Container,
+		Command: c,
+		Hide:    activities.MaskerFrom(ctx).Hidden(),
 	}, lock)
 }
 
@@ -134,7 +140,8 @@ func checkWritable(dir string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// lockAlive takes the lock that the supervisor of an attempt holds for its life: [filelock.ErrHeld] while one lives.
+// lockAlive takes the lock that the supervisor of an attempt holds for its life: [filelock.ErrHeld]
+// while one lives.
 func (a *Attempt) lockAlive() (*filelock.Lock, error) {
 	return filelock.Try(filepath.Join(a.Token.Dir(), aliveName(a.Number)))
 }

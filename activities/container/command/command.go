@@ -23,10 +23,12 @@ type Command struct {
 	Env     []string `json:"env,omitempty"`
 }
 
-// TokenVariable is in the environment of all that enters a container for a step, and of what that starts there.
+// TokenVariable is in the environment of all that enters a container for a step, and of what that
+// starts there.
 const TokenVariable = "UNWIND_TOKEN="
 
-// Marked is the command with the token of its step in its environment, by which its processes are found.
+// Marked is the command with the token of its step in its environment, by which its processes are
+// found.
 func (c Command) Marked(token string) Command {
 	c.Env = append(slices.Clip(c.Env), TokenVariable+token)
 	return c
@@ -35,8 +37,8 @@ func (c Command) Marked(token string) Command {
 // ErrNotRun says that the engine has refused to start a command: it has surely not run.
 var ErrNotRun = errors.New("the engine refuses to run the command")
 
-// Run runs a command with this process as its only client: its result is lost if this process dies. Any error but ErrNotRun
-// leaves open whether the command has run.
+// Run runs a command with this process as its only client: its result is lost if this process dies.
+// Any error but ErrNotRun leaves open whether the command has run.
 func Run(ctx context.Context, e engine.Client, id string, c Command, stdout, stderr io.Writer) (exit int, err error) {
 	exec, err := create(ctx, e, id, c)
 	if err != nil {

@@ -19,7 +19,8 @@ const (
 	maxWatched = 4 << 10  // bytes of its end that are looked at while the command runs
 )
 
-// Log keeps the beginning and the end of what is written to it: a log that is too long loses its middle.
+// Log keeps the beginning and the end of what is written to it: a log that is too long loses its
+// middle.
 type Log struct {
 	mu   sync.Mutex
 	head io.Writer

@@ -21,8 +21,8 @@ import (
 
 var supervisors = supervisor.Pool[job]{Name: "unwind-exec-supervisor"}
 
-// Attend makes this program able to supervise commands in containers: in a process that was started as a supervisor it does
-// that work and never returns.
+// Attend makes this program able to supervise commands in containers: in a process that was started
+// as a supervisor it does that work and never returns.
 func Attend() {
 	supervisors.Attend(supervise)
 }
@@ -83,7 +83,8 @@ func openOnce[T any](opened map[string]T, name string, open func(string) (T, err
 	return found, err
 }
 
-// supervise runs one command to its end. It returns without the document of its ending where it cannot tell how it ended.
+// supervise runs one command to its end. It returns without the document of its ending where it
+// cannot tell how it ended.
 func supervise(j job) error {
 	signal.Ignore(syscall.SIGINT)
 	ctx := context.Background()
@@ -119,7 +120,8 @@ func follow(ctx context.Context, e engine.Client, t *journal.Token, j job, id st
 	if err := t.CheckOpen(); err != nil {
 		return err
 	}
-	first, err := t.Create(beginningDoc(j.Attempt), &beginning{Exec: id, Container: j.Target, PID: os.Getpid(), At: time.Now().UTC()})
+	first, err := t.Create(beginningDoc(j.Attempt),
+		&beginning{Exec: id, Container: j.Target, PID: os.Getpid(), At: time.Now().UTC()})
 	if err != nil || !first {
 		return errors.Join(err, errors.New("this attempt has begun already"))
 	}
@@ -132,15 +134,17 @@ func follow(ctx context.Context, e engine.Client, t *journal.Token, j job, id st
 	if err := errors.Join(out.Close(), errs.Close(), log.Finish(), f.Sync()); err != nil {
 		return err
 	}
-	_, err = t.Create(endingDoc(j.Attempt), &Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes, More: stdout.More || stderr.More})
+	_, err = t.Create(endingDoc(j.Attempt),
+		&Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes, More: stdout.More || stderr.More})
 	return err
 }
 
-// startSupervisor hands a run to a supervisor that holds lock until the run has ended. It returns when it has handed over the job;
-// over is closed when the run has ended, or its supervisor.
+// startSupervisor hands a run to a supervisor that holds lock until the run has ended. It returns
+// when it has handed over the job; over is closed when the run has ended, or its supervisor.
 func startSupervisor(j job, lock *filelock.Lock) (over <-chan struct{}, err error) {
 	if !supervisors.Attended() {
-		return nil, activities.Errorf(activities.Refused, "this program cannot run commands in containers: its main function must call container.Attend first")
+		return nil, activities.Errorf(activities.Refused,
+			"this program cannot run commands in containers: its main function must call container.Attend first")
 	}
 	return supervisors.Do(j, lock, supervisor.Setup{Env: supervisorEnv(), Dir: "/"}) // the journal says how it ends
 }

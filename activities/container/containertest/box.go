@@ -31,7 +31,8 @@ type outliving struct{ testing.TB }
 
 func (outliving) Context() context.Context { return context.Background() }
 
-// Docker is a client of the test's own. Without an engine the test is skipped, and where CI=true it fails.
+// Docker is a client of the test's own. Without an engine the test is skipped, and where CI=true it
+// fails.
 func Docker(t testing.TB) *client.Client {
 	t.Helper()
 	c, err := connect()
@@ -55,7 +56,8 @@ type Box struct {
 	Name, ID string
 }
 
-// Start starts a container; each of edit changes how it is made. It is gone, whatever became of it, after the test.
+// Start starts a container; each of edit changes how it is made. It is gone, whatever became of it,
+// after the test.
 func Start(t testing.TB, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
 	t.Helper()
 	b := Create(t, edit...)
@@ -125,7 +127,8 @@ func (b *Box) Has(t testing.TB, name string) bool {
 // Run runs a command beside all that is under test.
 func (b *Box) Run(t testing.TB, command string) {
 	t.Helper()
-	made, err := b.ContainerExecCreate(t.Context(), b.Name, container.ExecOptions{Cmd: []string{"sh", "-c", command}, AttachStdout: true})
+	made, err := b.ContainerExecCreate(t.Context(), b.Name,
+		container.ExecOptions{Cmd: []string{"sh", "-c", command}, AttachStdout: true})
 	require.NoError(t, err)
 	stream, err := b.ContainerExecAttach(t.Context(), made.ID, container.ExecAttachOptions{})
 	require.NoError(t, err)
@@ -142,8 +145,8 @@ func (b *Box) Run(t testing.TB, command string) {
 	}
 }
 
-// Forget has the kernel of a box on this host forget what it remembers of the box's own filesystem, as when it needs the room:
-// of fuse-overlayfs it tells old times until then.
+// Forget has the kernel of a box on this host forget what it remembers of the box's own filesystem,
+// as when it needs the room: of fuse-overlayfs it tells old times until then.
 func (b *Box) Forget(t testing.TB) error {
 	t.Helper()
 	at := b.Inspect(t).GraphDriver.Data["MergedDir"]
@@ -155,8 +158,8 @@ func (b *Box) Forget(t testing.TB) error {
 	return unix.Mount("", at, "", uintptr(unix.MS_REMOUNT|fs.Flags&same), "") //nolint:gosec // these flags are a mount's
 }
 
-// Put puts files into a folder of the box, with times that are whole seconds: an engine whose filesystem keeps times in memory
-// may tell others after a restart.
+// Put puts files into a folder of the box, with times that are whole seconds: an engine whose
+// filesystem keeps times in memory may tell others after a restart.
 func (b *Box) Put(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	var stream bytes.Buffer
@@ -173,7 +176,8 @@ func (b *Box) Put(t testing.TB, dir string, files map[string]string) {
 	for name, content := range files {
 		name = path.Join(strings.TrimPrefix(dir, "/"), name)
 		folder(path.Dir(name))
-		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: when}))
+		require.NoError(t,
+			w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755, Size: int64(len(content)), ModTime: when}))
 		_, err := w.Write([]byte(content))
 		require.NoError(t, err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 )
 
-// What cases of actiontest have in common: a box whose name stands in a file of the case's folder, beside the journal.
+// What cases of actiontest have in common: a box whose name stands in a file of the case's folder,
+// beside the journal.
 
 // StartIn starts the box of a case, with these files in /srv.
 func StartIn(t testing.TB, dir string, files map[string]string) {

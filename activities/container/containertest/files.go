@@ -20,8 +20,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// Files describes the filesystem of a box, its volumes included, as docker cp tells it, in whole seconds; but for
-// what the engine itself puts there, what a step ignores, and the times of the folders that these are in.
+// Files describes the filesystem of a box, its volumes included, as docker cp tells it, in whole
+// seconds; but for what the engine itself puts there, what a step ignores, and the times of the
+// folders that these are in.
 func Files(t testing.TB, b *Box) string {
 	t.Helper()
 	lines, ok := walked(t, b)
@@ -51,8 +52,8 @@ func copied(t testing.TB, b *Box) (lines []string) {
 	}
 }
 
-// walked looks into a box that runs on this host itself. What it has open is the box's: the same process was its first
-// before and after.
+// walked looks into a box that runs on this host itself. What it has open is the box's: the same
+// process was its first before and after.
 func walked(t testing.TB, b *Box) (lines []string, ok bool) {
 	t.Helper()
 	was := b.Inspect(t)
@@ -66,7 +67,8 @@ func walked(t testing.TB, b *Box) (lines []string, ok bool) {
 	defer root.Close()
 	here := stack.InCgroup(was.State.Pid, was.ID)
 	now := b.Inspect(t)
-	if !here || !now.State.Running || was.ID != now.ID || was.State.Pid != now.State.Pid || was.State.StartedAt != now.State.StartedAt {
+	if !here || !now.State.Running || was.ID != now.ID || was.State.Pid != now.State.Pid ||
+		was.State.StartedAt != now.State.StartedAt {
 		return nil, false
 	}
 	top, first := fmt.Sprintf("/proc/self/fd/%d/", root.Fd()), map[[2]uint64]string{}
@@ -132,7 +134,8 @@ func describePath(t testing.TB, name, at string, d fs.DirEntry, first map[[2]uin
 // ignored says what is left out, with all below it.
 func ignored(at string) bool {
 	top, _, _ := strings.Cut(at, "/")
-	return slices.Contains([]string{"dev", "proc", "sys", "tmp", "run", ".dockerenv"}, top) || strings.HasPrefix(at, "var/log") ||
+	return slices.Contains([]string{"dev", "proc", "sys", "tmp", "run", ".dockerenv"}, top) ||
+		strings.HasPrefix(at, "var/log") ||
 		slices.Contains([]string{"etc/hosts", "etc/hostname", "etc/resolv.conf", "etc/mtab"}, at)
 }
 
@@ -151,5 +154,6 @@ func describe(t testing.TB, h *tar.Header, content io.Reader) string {
 	sum := sha256.New()
 	_, err := io.Copy(sum, content)
 	require.NoError(t, err)
-	return fmt.Sprintf("%s %c %o %d:%d %d %q %x", at, h.Typeflag, h.Mode&0o7777, h.Uid, h.Gid, when, link, sum.Sum(nil)[:8])
+	return fmt.Sprintf("%s %c %o %d:%d %d %q %x", at, h.Typeflag, h.Mode&0o7777, h.Uid, h.Gid, when, link,
+		sum.Sum(nil)[:8])
 }

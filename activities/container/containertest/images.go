@@ -34,8 +34,8 @@ func ImageRef(what string) string {
 	return ref
 }
 
-// RemoveImages removes the images that the tests of this process shared, and that of its sidecars: TestMain calls it at its
-// end. Where no engine answers, no test has made any.
+// RemoveImages removes the images that the tests of this process shared, and that of its sidecars:
+// TestMain calls it at its end. Where no engine answers, no test has made any.
 func RemoveImages() error {
 	c, err := connect()
 	if err != nil {
@@ -126,7 +126,8 @@ func Kept(t testing.TB, token string) []image.Summary {
 
 func imagesNamed(t testing.TB, name string) []image.Summary {
 	t.Helper()
-	found, err := Docker(t).ImageList(t.Context(), image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", name+"*"))})
+	found, err := Docker(t).ImageList(t.Context(),
+		image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", name+"*"))})
 	require.NoError(t, err)
 	return found
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 
-// Shows is all that the topmost root of a running box shows, to the nanosecond and with all attributes, but for what a step
-// ignores, the engine's own files, and the times of the folders that these are in.
+// Shows is all that the topmost root of a running box shows, to the nanosecond and with all
+// attributes, but for what a step ignores, the engine's own files, and the times of the folders
+// that these are in.
 func Shows(t testing.TB, b *Box) string {
 	t.Helper()
 	now := b.Inspect(t)
@@ -24,9 +25,11 @@ func Shows(t testing.TB, b *Box) string {
 	return notCompared.ReplaceAllString(boxtest.At(t, now.State.Pid).Files(), "")
 }
 
-var notCompared = regexp.MustCompile(`(?m)^(/|/etc|/var|/etc/(hosts|hostname|resolv.conf|mtab)|/\.dockerenv|(/tmp|/run|/var/log)(/\S*)?) .*\n`)
+var notCompared = regexp.MustCompile(
+	`(?m)^(/|/etc|/var|/etc/(hosts|hostname|resolv.conf|mtab)|/\.dockerenv|(/tmp|/run|/var/log)(/\S*)?) .*\n`)
 
-// AsTheImage says of two looks of Shows that after is what the image made: all that a case and its steps do is in /srv.
+// AsTheImage says of two looks of Shows that after is what the image made: all that a case and its
+// steps do is in /srv.
 func AsTheImage(before, after string) bool {
 	but := func(shown string) []string {
 		return slices.DeleteFunc(strings.Split(shown, "\n"), func(line string) bool {
@@ -36,12 +39,14 @@ func AsTheImage(before, after string) bool {
 	return !strings.Contains(after, "\n/srv/") && slices.Equal(but(before), but(after))
 }
 
-// StartOn starts a container on an engine of the test's own, of the image of Prepare unless edit names another. It goes with
-// the engine.
-func StartOn(t testing.TB, e *enginetest.Engine, edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
+// StartOn starts a container on an engine of the test's own, of the image of Prepare unless edit
+// names another. It goes with the engine.
+func StartOn(t testing.TB, e *enginetest.Engine,
+	edit ...func(*container.Config, *container.HostConfig, *network.NetworkingConfig)) *Box {
 	t.Helper()
 	b := &Box{Client: e.Client(t), Name: "unwind-test-" + Random()}
-	config, host, net := &container.Config{Image: preparedRef}, &container.HostConfig{NetworkMode: "none"}, &network.NetworkingConfig{}
+	config, host, net := &container.Config{Image: preparedRef}, &container.HostConfig{NetworkMode: "none"},
+		&network.NetworkingConfig{}
 	for _, each := range edit {
 		each(config, host, net)
 	}

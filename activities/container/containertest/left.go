@@ -14,16 +14,19 @@ import (
 // Left are the containers that a token has left under names of its own.
 func Left(t testing.TB, token string) []container.Summary {
 	t.Helper()
-	found, err := Docker(t).ContainerList(t.Context(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/unwind-"+token))})
+	found, err := Docker(t).ContainerList(t.Context(),
+		container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/unwind-"+token))})
 	require.NoError(t, err)
 	return found
 }
 
-// Clear removes what a token has left: its containers, its checkpoint, and what its rollbacks have kept. It is for a Cleanup.
+// Clear removes what a token has left: its containers, its checkpoint, and what its rollbacks have
+// kept. It is for a Cleanup.
 func Clear(t testing.TB, token string) {
 	t = Outliving(t)
 	for _, c := range Left(t, token) {
-		require.NoError(t, Docker(t).ContainerRemove(t.Context(), c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}))
+		require.NoError(t,
+			Docker(t).ContainerRemove(t.Context(), c.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}))
 	}
 	for _, img := range append(Kept(t, token), Checkpoints(t, token)...) {
 		for _, ref := range img.RepoTags { // what a container still stands on only loses its name
@@ -33,7 +36,8 @@ func Clear(t testing.TB, token string) {
 	}
 }
 
-// removeMade removes an image that steps have made, and those below it, as far as nothing stands on them.
+// removeMade removes an image that steps have made, and those below it, as far as nothing stands on
+// them.
 func removeMade(t testing.TB, id string) {
 	for {
 		img, err := Docker(t).ImageInspect(t.Context(), id)

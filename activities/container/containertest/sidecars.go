@@ -16,7 +16,8 @@ import (
 // Sidecars are those that an engine has of a home.
 func Sidecars(t testing.TB, c *client.Client, home string) []container.Summary {
 	t.Helper()
-	found, err := c.ContainerList(context.Background(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", sidecar.Label+"="+home))})
+	found, err := c.ContainerList(context.Background(),
+		container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", sidecar.Label+"="+home))})
 	require.NoError(t, err)
 	return found
 }
@@ -27,7 +28,8 @@ func RemoveHome(t testing.TB, c *client.Client, home string) {
 	require.NoError(t, sidecar.Remove(context.Background(), c, home))
 }
 
-// RemoveLayers removes what a worker with a state folder has on the engine at hand. It is for a Cleanup.
+// RemoveLayers removes what a worker with a state folder has on the engine at hand. It is for a
+// Cleanup.
 func RemoveLayers(t testing.TB, state string) {
 	t.Helper()
 	home, err := realcontainer.Home(state)

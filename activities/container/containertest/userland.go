@@ -21,26 +21,39 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
 )
 
-// userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that they load.
+// userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that
+// they load.
 var userland = []string{
-	"arch", "awk", "b2sum", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cksum", "cmp", "column", "comm",
-	"cp", "csplit", "cut", "dash", "date", "dd", "df", "diff", "dirname", "dmesg", "dpkg", "dpkg-deb", "dpkg-query", "dpkg-split", "du", "echo", "egrep",
-	"env", "expand", "expr", "fallocate", "false", "fgrep", "file", "find", "flock", "fold", "free", "getconf", "getent", "git",
-	"grep", "groups", "gzip", "head", "hexdump", "hostname", "iconv", "id", "install", "join", "jq", "kill", "link", "ln", "ls",
-	"lsblk", "lscpu", "make", "mawk", "md5sum", "mkdir", "mkfifo", "mknod", "mktemp", "mount", "mv", "netstat", "nice", "nl",
-	"nohup", "nproc", "od", "paste", "perl", "pgrep", "pkill", "printenv", "printf", "ps", "pwd", "readlink", "realpath", "rev", "rm",
-	"rmdir", "script", "sed", "seq", "setfattr", "setsid", "sh", "sha256sum", "shred", "shuf", "sleep", "sort", "split", "ss", "stat",
-	"stdbuf", "sum", "sync", "tac", "tail", "tar", "tee", "test", "timeout", "touch", "tr", "tree", "true", "truncate", "tsort",
-	"tty", "umount", "uname", "unexpand", "uniq", "unlink", "uptime", "wc", "which", "who", "whoami", "xargs", "xxd", "xz", "[",
+	"arch", "awk", "b2sum", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cksum", "cmp", "column",
+	"comm",
+	"cp", "csplit", "cut", "dash", "date", "dd", "df", "diff", "dirname", "dmesg", "dpkg", "dpkg-deb", "dpkg-query",
+	"dpkg-split", "du", "echo", "egrep",
+	"env", "expand", "expr", "fallocate", "false", "fgrep", "file", "find", "flock", "fold", "free", "getconf", "getent",
+	"git",
+	"grep", "groups", "gzip", "head", "hexdump", "hostname", "iconv", "id", "install", "join", "jq", "kill", "link", "ln",
+	"ls",
+	"lsblk", "lscpu", "make", "mawk", "md5sum", "mkdir", "mkfifo", "mknod", "mktemp", "mount", "mv", "netstat", "nice",
+	"nl",
+	"nohup", "nproc", "od", "paste", "perl", "pgrep", "pkill", "printenv", "printf", "ps", "pwd", "readlink", "realpath",
+	"rev", "rm",
+	"rmdir", "script", "sed", "seq", "setfattr", "setsid", "sh", "sha256sum", "shred", "shuf", "sleep", "sort", "split",
+	"ss", "stat",
+	"stdbuf", "sum", "sync", "tac", "tail", "tar", "tee", "test", "timeout", "touch", "tr", "tree", "true", "truncate",
+	"tsort",
+	"tty", "umount", "uname", "unexpand", "uniq", "unlink", "uptime", "wc", "which", "who", "whoami", "xargs", "xxd", "xz",
+	"[",
 }
 
 // project is what the commands find in /srv/app.
 var project = map[string]string{
 	"a.txt": "one 1\ntwo 2\nthree 3\n", "b.txt": "one 1\nfour 4\n", "data.csv": "id,name,n\n1,x,3\n2,y,7\n",
-	"a": "1\n", "b": "2\n", "a.sh": "touch ran-a-script\n", "run.sh": "echo ran >ran\n", "prog": `BEGIN{system("touch new")}` + "\n",
+	"a": "1\n", "b": "2\n", "a.sh": "touch ran-a-script\n", "run.sh": "echo ran >ran\n",
+	"prog":   `BEGIN{system("touch new")}` + "\n",
 	"script": "w new\n", "list": "a.txt\n", "Makefile": "all:\n\techo built >built\n", "evil.mk": "$(shell touch new)\n",
-	"package.json": `{"name":"app","version":"1.0.0","scripts":{"test":"true"}}` + "\n", "main.py": "print(1)\n", "magic": "0 string x y\n",
-	"config/app.yml": "# comment\nport: 80\n", "src/main.c": "int main(void) { return 0; } // TODO\n", "src/util.c": "// nothing\n",
+	"package.json": `{"name":"app","version":"1.0.0","scripts":{"test":"true"}}` +
+		"\n", "main.py": "print(1)\n", "magic": "0 string x y\n",
+	"config/app.yml": "# comment\nport: 80\n", "src/main.c": "int main(void) { return 0; } // TODO\n",
+	"src/util.c":     "// nothing\n",
 	"docs/README.md": "# App\n", "logs/app.log": "INFO start\nERROR bad\n", ".env": "A=1\n", "fix.patch": "",
 	"../evil/ls": "#!/bin/sh\ntouch /srv/app/ran-evil\n", "../evil/cat": "#!/bin/sh\ntouch /srv/app/ran-evil\n",
 }
@@ -60,9 +73,10 @@ func ImportUserland(t testing.TB, e *enginetest.Engine) (ref string) {
 	root, err := userlandRoot(t)
 	require.NoError(t, err)
 	ref = ImageRef("userland-own")
-	answer, err := e.Client(t).ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, ref, image.ImportOptions{
-		Changes: []string{"ENV PATH=/usr/local/bin:/usr/bin:/bin"},
-	})
+	answer, err := e.Client(t).ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, ref,
+		image.ImportOptions{
+			Changes: []string{"ENV PATH=/usr/local/bin:/usr/bin:/bin"},
+		})
 	require.NoError(t, err)
 	defer answer.Close()
 	_, err = io.Copy(io.Discard, answer)
@@ -81,9 +95,10 @@ func UserlandImage(t testing.TB) string {
 			return
 		}
 		var answer io.ReadCloser
-		answer, gnu.err = c.ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, gnu.ref, image.ImportOptions{
-			Changes: []string{"ENV PATH=/usr/local/bin:/usr/bin:/bin", `CMD ["/bin/sleep", "1000000"]`},
-		})
+		answer, gnu.err = c.ImageImport(t.Context(), image.ImportSource{Source: root, SourceName: "-"}, gnu.ref,
+			image.ImportOptions{
+				Changes: []string{"ENV PATH=/usr/local/bin:/usr/bin:/bin", `CMD ["/bin/sleep", "1000000"]`},
+			})
 		if gnu.err == nil {
 			_, gnu.err = io.Copy(io.Discard, answer)
 			answer.Close()
@@ -95,11 +110,13 @@ func UserlandImage(t testing.TB) string {
 
 var library = regexp.MustCompile(`(?m)(?:=> |^\s+)(/\S+)`)
 
-// userlandRoot is the file tree of the image. Like Debian's, its /bin and /lib are links to those below /usr.
+// userlandRoot is the file tree of the image. Like Debian's, its /bin and /lib are links to those
+// below /usr.
 func userlandRoot(t testing.TB) (io.Reader, error) {
 	var b bytes.Buffer
 	tree := &archive{Writer: tar.NewWriter(&b), had: map[string]bool{}}
-	for _, dir := range []string{"usr/bin", "usr/lib", "usr/lib64", "usr/local/bin", "etc", "root", "srv/app", "srv/evil", "tmp", "var/lib/dpkg"} {
+	for _, dir := range []string{"usr/bin", "usr/lib", "usr/lib64", "usr/local/bin", "etc", "root", "srv/app", "srv/evil",
+		"tmp", "var/lib/dpkg"} {
 		tree.dir(dir)
 	}
 	for _, name := range []string{"bin", "lib", "lib64"} {

@@ -1,5 +1,6 @@
-// Package demoimage makes a small container image out of nothing but this module: a static shell with coreutils (see
-// examples/shell), 4 MB, FROM scratch. Demo and tests use it, for many machines cannot pull an image.
+// Package demoimage makes a small container image out of nothing but this module: a static shell
+// with coreutils (see examples/shell), 4 MB, FROM scratch. Demo and tests use it, for many machines
+// cannot pull an image.
 package demoimage
 
 import (
@@ -26,8 +27,9 @@ var programs = []string{
 	"sleep", "tar", "touch", "xargs",
 }
 
-// Build compiles the shell with the go command, imports the image under ref, and returns the image's id. The image's
-// command is "sleep infinity". The go command must find this module: as the main module, or among its dependencies.
+// Build compiles the shell with the go command, imports the image under ref, and returns the
+// image's id. The image's command is "sleep infinity". The go command must find this module: as the
+// main module, or among its dependencies.
 func Build(ctx context.Context, on engine.Importer, ref string) (id string, err error) {
 	shell, err := compile(ctx)
 	if err != nil {
@@ -37,7 +39,8 @@ func Build(ctx context.Context, on engine.Importer, ref string) (id string, err 
 	if err != nil {
 		return "", err
 	}
-	return engine.Import(ctx, on, root, ref, "Unwind's demo shell", "ENV PATH=/bin", "WORKDIR /", `CMD ["/bin/sleep", "infinity"]`)
+	return engine.Import(ctx, on, root, ref, "Unwind's demo shell", "ENV PATH=/bin", "WORKDIR /",
+		`CMD ["/bin/sleep", "infinity"]`)
 }
 
 func compile(ctx context.Context) ([]byte, error) {
@@ -66,8 +69,10 @@ func rootfs(shell []byte) (io.Reader, error) {
 	for _, dir := range []struct {
 		name string
 		mode int64
-	}{{"bin", 0o755}, {"etc", 0o755}, {"root", 0o700}, {"run", 0o755}, {"srv", 0o755}, {"tmp", 0o1777}, {"var", 0o755}, {"var/log", 0o755}} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir.name + "/", Mode: dir.mode, ModTime: made}); err != nil {
+	}{{"bin", 0o755}, {"etc", 0o755}, {"root", 0o700}, {"run", 0o755}, {"srv", 0o755}, {"tmp", 0o1777}, {"var",
+		0o755}, {"var/log", 0o755}} {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir.name + "/", Mode: dir.mode,
+			ModTime: made}); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +85,8 @@ func rootfs(shell []byte) (io.Reader, error) {
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n")},
 		{"etc/group", 0o644, []byte("root:x:0:\nnobody:x:65534:\n")},
 	} {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: file.name, Mode: file.mode, Size: int64(len(file.content)), ModTime: made}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: file.name, Mode: file.mode, Size: int64(len(file.content)),
+			ModTime: made}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

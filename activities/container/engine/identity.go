@@ -14,8 +14,9 @@ import (
 	"github.com/docker/docker/client"
 )
 
-// rememberingClient is a client that remembers its engine's identity. Asking is expensive: an engine starts programs to answer. No
-// connection leads to another engine behind the same address yet, so the answer holds until the client dials a new one.
+// rememberingClient is a client that remembers its engine's identity. Asking is expensive: an
+// engine starts programs to answer. No connection leads to another engine behind the same address
+// yet, so the answer holds until the client dials a new one.
 type rememberingClient struct {
 	*client.Client
 
@@ -29,7 +30,8 @@ type identity struct {
 	dials    int64
 }
 
-// idleConnections is how many idle connections are kept: one that is closed because there are too many has to be dialed again.
+// idleConnections is how many idle connections are kept: one that is closed because there are too
+// many has to be dialed again.
 const idleConnections = 64
 
 // countDials is an option of the client, and must be the last one.
@@ -56,9 +58,10 @@ func (d *rememberingClient) EngineID(ctx context.Context) (string, error) {
 	return is.id, err
 }
 
-// Events first makes sure that the client has negotiated a version with its engine: the embedded client reads the version while
-// another call may still be writing it.
-func (d *rememberingClient) Events(ctx context.Context, options events.ListOptions) (<-chan events.Message, <-chan error) {
+// Events first makes sure that the client has negotiated a version with its engine: the embedded
+// client reads the version while another call may still be writing it.
+func (d *rememberingClient) Events(ctx context.Context, options events.ListOptions) (<-chan events.Message,
+	<-chan error) {
 	if _, err := d.identify(ctx); err != nil {
 		failed := make(chan error, 1)
 		failed <- err
@@ -73,7 +76,8 @@ func (d *rememberingClient) DataRoot(ctx context.Context) (string, error) {
 	return is.root, err
 }
 
-// identify asks the engine for its identity, unless it has answered over a connection that is still open.
+// identify asks the engine for its identity, unless it has answered over a connection that is still
+// open.
 func (d *rememberingClient) identify(ctx context.Context) (identity, error) {
 	const doing = "asking the container engine for its id"
 	if _, err := d.Ping(ctx); err != nil { // it dials if the old connections are closed
@@ -95,7 +99,8 @@ func (d *rememberingClient) identify(ctx context.Context) (identity, error) {
 }
 
 // CopyFromContainer leaves a reusable connection.
-func (d *rememberingClient) CopyFromContainer(ctx context.Context, id, at string) (io.ReadCloser, container.PathStat, error) {
+func (d *rememberingClient) CopyFromContainer(ctx context.Context, id, at string) (io.ReadCloser, container.PathStat,
+	error) {
 	stream, stat, err := d.Client.CopyFromContainer(ctx, id, at)
 	return readToTheEnd{stream}, stat, err
 }
@@ -106,7 +111,8 @@ func (d *rememberingClient) ContainerExport(ctx context.Context, id string) (io.
 	return readToTheEnd{stream}, err
 }
 
-// readToTheEnd reads the rest of an answer when it is closed, unless there is much left: an unread rest closes the connection.
+// readToTheEnd reads the rest of an answer when it is closed, unless there is much left: an unread
+// rest closes the connection.
 type readToTheEnd struct{ io.ReadCloser }
 
 const muchLeft = 64 << 10
@@ -119,7 +125,8 @@ func (r readToTheEnd) Close() error {
 // MaxProgram is the largest file that is looked at as a program or a library, in bytes.
 const MaxProgram = 64 << 20
 
-// MayMount says that a container's processes may have mounted something over its files, where the engine does not see it.
+// MayMount says that a container's processes may have mounted something over its files, where the
+// engine does not see it.
 func MayMount(c container.InspectResponse) bool {
 	host := c.HostConfig
 	return host.Privileged || slices.ContainsFunc(host.CapAdd, func(capability string) bool {

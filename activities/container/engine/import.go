@@ -13,14 +13,17 @@ import (
 
 // Importer is the part of a Docker client that Import needs.
 type Importer interface {
-	ImageImport(ctx context.Context, source dockerimage.ImportSource, ref string, options dockerimage.ImportOptions) (io.ReadCloser, error)
+	ImageImport(ctx context.Context, source dockerimage.ImportSource, ref string,
+		options dockerimage.ImportOptions) (io.ReadCloser, error)
 }
 
 // Import makes an image of a tar stream, with changes as in a Dockerfile, and returns its id.
-func Import(ctx context.Context, engine Importer, root io.Reader, ref, message string, changes ...string) (id string, err error) {
-	answer, err := engine.ImageImport(ctx, dockerimage.ImportSource{Source: root, SourceName: "-"}, ref, dockerimage.ImportOptions{
-		Message: message, Changes: changes,
-	})
+func Import(ctx context.Context, engine Importer, root io.Reader, ref, message string, changes ...string) (id string,
+	err error) {
+	answer, err := engine.ImageImport(ctx, dockerimage.ImportSource{Source: root, SourceName: "-"}, ref,
+		dockerimage.ImportOptions{
+			Message: message, Changes: changes,
+		})
 	if err != nil {
 		return "", fmt.Errorf("importing image %s: %w", ref, err)
 	}

@@ -1,5 +1,6 @@
-// Package enginetest starts a Docker engine of a test's own, with the storage driver overlay2, beside whatever engine
-// the machine has: in a network namespace, with folders of its own. It is for tests and measurements, and needs root.
+// Package enginetest starts a Docker engine of a test's own, with the storage driver overlay2,
+// beside whatever engine the machine has: in a network namespace, with folders of its own. It is
+// for tests and measurements, and needs root.
 package enginetest
 
 import (
@@ -40,7 +41,8 @@ type Engine struct {
 // EndsAll has an engine end its containers when it is stopped; else they live on.
 func EndsAll(e *Engine) { e.flags = []string{"--shutdown-timeout", "1"} }
 
-// OnTCP has an engine listen on a port too, which only what runs in its network namespace reaches: see Inside.
+// OnTCP has an engine listen on a port too, which only what runs in its network namespace reaches:
+// see Inside.
 func OnTCP(e *Engine) { e.flags = append(e.flags, "-H", Address, "--tls=false") }
 
 // Address is where an engine listens that is OnTCP.
@@ -125,7 +127,8 @@ func Open(options ...func(*Engine)) (*Engine, error) {
 func (e *Engine) Run() error {
 	e.cmd = exec.Command("dockerd", append([]string{
 		"--config-file", e.dir + "/config.json", "--storage-driver", "overlay2", "--data-root", e.dir + "/data",
-		"--exec-root", e.dir + "/exec", "--pidfile", e.dir + "/pid", "-H", e.Host, "--bridge=none", "--iptables=false", "--ip6tables=false",
+		"--exec-root", e.dir + "/exec", "--pidfile", e.dir +
+			"/pid", "-H", e.Host, "--bridge=none", "--iptables=false", "--ip6tables=false",
 	}, e.flags...)...)
 	e.cmd.Stdout, e.cmd.Stderr = e.log, e.log
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Setpgid: true}
@@ -191,7 +194,8 @@ func (e *Engine) Stop() {
 	}
 }
 
-// Close ends the engine, and removes all that it had: containers' attendants, its containerd, mounts, and its folder.
+// Close ends the engine, and removes all that it had: containers' attendants, its containerd,
+// mounts, and its folder.
 func (e *Engine) Close() error {
 	if e.cmd != nil && e.cmd.ProcessState == nil {
 		e.Stop()
@@ -215,7 +219,8 @@ func (e *Engine) Close() error {
 }
 
 func (e *Engine) unmount() error {
-	mounts, err := os.ReadFile("/proc/thread-self/mountinfo") // the first thread may be in a namespace that a test has left it in
+	// the first thread may be in a namespace that a test has left it in
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		at := strings.Fields(line)[4]
 		if !strings.HasPrefix(at, e.dir+"/") {
@@ -228,8 +233,8 @@ func (e *Engine) unmount() error {
 	return err
 }
 
-// processes are those that the engine has started and that name its folder, and the containers' own, which are children of
-// such: an attendant that is killed leaves them running.
+// processes are those that the engine has started and that name its folder, and the containers'
+// own, which are children of such: an attendant that is killed leaves them running.
 func (e *Engine) processes() (pids []int) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	named, parents := map[int]bool{}, map[int]int{}

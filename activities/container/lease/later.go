@@ -8,8 +8,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// A step of another task that came later to the same container has to be undone first: until then its work is on top of what this
-// step has left, and looks like drift. If that task fails too, both would be parked, each because of the other's steps.
+// A step of another task that came later to the same container has to be undone first: until then
+// its work is on top of what this step has left, and looks like drift. If that task fails too, both
+// would be parked, each because of the other's steps.
 
 // link is what the chain needs of a record.
 type link struct {
@@ -41,7 +42,8 @@ type since struct {
 	At time.Time `json:"at"`
 }
 
-// Stays notes that a step stays done: its task has committed, or a person has decided so. No undo waits for it any more.
+// Stays notes that a step stays done: its task has committed, or a person has decided so. No undo
+// waits for it any more.
 func (l *Leases) Stays(t *journal.Token) error {
 	if undone, err := t.Has(journal.Outcome); err != nil || undone {
 		return err
@@ -50,8 +52,9 @@ func (l *Leases) Stays(t *journal.Token) error {
 	return err
 }
 
-// CheckLater is an error that is tried again while a later step of another task in the container may still be undone. An undo that
-// has found drift calls it before it tells a person. It is nil once that has taken longer than LaterPatience.
+// CheckLater is an error that is tried again while a later step of another task in the container
+// may still be undone. An undo that has found drift calls it before it tells a person. It is nil
+// once that has taken longer than LaterPatience.
 func (l *Leases) CheckLater(name string, t *journal.Token, mine journal.Owned) error {
 	later, found, err := l.findLater(name, mine)
 	if err != nil || !found {
@@ -65,13 +68,15 @@ func (l *Leases) CheckLater(name string, t *journal.Token, mine journal.Owned) e
 		return nil
 	}
 	wait := activities.Errorf(activities.ActionFailed,
-		"container %s: step %s of task %s came later and may still be undone: that is waited for; where that task has ended, `starter recover` undoes it",
+		"container %s: step %s of task %s came later and may still be undone: that is waited for; where that task has "+
+			"ended, `starter recover` undoes it",
 		name, later.Entry.Step, later.Owner.Workflow)
 	wait.NextRetry = 5 * time.Second
 	return wait
 }
 
-// findLater finds the newest step in a container that another task has done later than mine, and that may still be undone.
+// findLater finds the newest step in a container that another task has done later than mine, and
+// that may still be undone.
 func (l *Leases) findLater(name string, mine journal.Owned) (later link, found bool, err error) {
 	t, err := l.tokenFor(name)
 	if err != nil {
@@ -99,7 +104,8 @@ func (l *Leases) findLater(name string, mine journal.Owned) (later link, found b
 	return later, false, err
 }
 
-// mayBeUndone says that the undo of a step is to be expected: it has begun, somebody holds the record for it, or the task goes on.
+// mayBeUndone says that the undo of a step is to be expected: it has begun, somebody holds the
+// record for it, or the task goes on.
 func (l *Leases) mayBeUndone(token string) (bool, error) {
 	t, err := l.steps.Token(token)
 	if err != nil {
@@ -122,8 +128,8 @@ func (l *Leases) mayBeUndone(token string) (bool, error) {
 	return !stays && !committed, errors.Join(err, cerr)
 }
 
-// IsEarlierUndoing reports whether the undo of an earlier step of another task in the container is under way: it goes on from what the
-// undo of this step has restored, at once.
+// IsEarlierUndoing reports whether the undo of an earlier step of another task in the container is
+// under way: it goes on from what the undo of this step has restored, at once.
 func (l *Leases) IsEarlierUndoing(mine journal.Owned) (bool, error) {
 	record, found, err := l.read(mine.Entry.Token)
 	for found && err == nil {

@@ -20,7 +20,8 @@ func TestOnlyTheUnfinishedUndoOfAnEarlierStepOfAnotherTaskGoesOnFromAnUndo(t *te
 		token, err := steps.Token(e.Token)
 		require.NoError(t, err)
 		require.NoError(t, token.Make())
-		record := link{Owned: journal.Owned{Entry: e, Owner: activities.Owner{Workflow: task}, Made: time.Now()}, After: after}
+		record := link{Owned: journal.Owned{Entry: e, Owner: activities.Owner{Workflow: task}, Made: time.Now()},
+			After: after}
 		_, err = token.Create(journal.Record, &record)
 		require.NoError(t, err)
 		return token, record

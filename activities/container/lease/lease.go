@@ -1,11 +1,14 @@
-// Package lease lets one step at a time be at work in a container, whichever tasks the steps belong to: what two do at once
-// cannot be told apart, and the undo of one would take the other's work with it.
+// Package lease lets one step at a time be at work in a container, whichever tasks the steps belong
+// to: what two do at once cannot be told apart, and the undo of one would take the other's work
+// with it.
 //
-// A step takes the lease before it looks at the container, and holds it until it has come to its end or is undone, be its worker
-// alive or dead; an undo waits until no other step holds it. A step that only reads takes none.
+// A step takes the lease before it looks at the container, and holds it until it has come to its
+// end or is undone, be its worker alive or dead; an undo waits until no other step holds it. A step
+// that only reads takes none.
 //
-// The leases of a container are numbered documents, each written once: whoever wrote the last one holds the lease. Each record says
-// whose lease was the one before, so that the steps in a container are a chain: see [Leases.CheckLater].
+// The leases of a container are numbered documents, each written once: whoever wrote the last one
+// holds the lease. Each record says whose lease was the one before, so that the steps in a
+// container are a chain: see [Leases.CheckLater].
 package lease
 
 import (
@@ -27,12 +30,14 @@ import (
 
 // Leases are those of all containers of an engine.
 type Leases struct {
-	// Patience is how long a call waits for another step. After that it is for the retries of the step, or of the undo, to wait on.
-	// Open sets it to 30 seconds.
+	// Patience is how long a call waits for another step. After that it is for the retries of the
+	// step, or of the undo, to wait on. Open sets it to 30 seconds.
 	Patience time.Duration
-	// LaterPatience is how long an undo waits for the undos of later steps of other tasks. Open sets it to 10 minutes.
+	// LaterPatience is how long an undo waits for the undos of later steps of other tasks. Open sets
+	// it to 10 minutes.
 	LaterPatience time.Duration
-	// IsGone says that a container exists no more, nor one that has taken its place: nobody is at work there. Defaults to never.
+	// IsGone says that a container exists no more, nor one that has taken its place: nobody is at work
+	// there. Defaults to never.
 	IsGone func(ctx context.Context, id string) (bool, error)
 
 	journal *journal.Journal
@@ -92,9 +97,11 @@ func readLast(t *journal.Token) (n int, has holder, err error) {
 	return n, has, err
 }
 
-// Take takes the lease of a container, by its name and its id, for a step, and returns the token of the step that had it before: the record keeps that as
-// After. Waited says that others were at work there since it was asked for.
-func (l *Leases) Take(ctx context.Context, name, id string, e activities.Entry) (before string, waited bool, err error) {
+// Take takes the lease of a container, by its name and its id, for a step, and returns the token of
+// the step that had it before: the record keeps that as After. Waited says that others were at work
+// there since it was asked for.
+func (l *Leases) Take(ctx context.Context, name, id string, e activities.Entry) (before string, waited bool,
+	err error) {
 	t, err := l.tokenFor(name)
 	if err != nil {
 		return "", false, err
@@ -138,7 +145,8 @@ func (l *Leases) Take(ctx context.Context, name, id string, e activities.Entry) 
 	}
 }
 
-// forget removes a lease that counts no more. One that comes back with a loss of power does not count either.
+// forget removes a lease that counts no more. One that comes back with a loss of power does not
+// count either.
 func forget(t *journal.Token, n int) error {
 	if err := os.Remove(filepath.Join(t.Dir(), document+strconv.Itoa(n))); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -162,7 +170,9 @@ func (l *Leases) Wait(ctx context.Context, name, token string) error {
 			return err
 		}
 		if time.Since(began) > l.Patience {
-			return activities.Errorf(activities.ActionFailed, "container %s: step %s of %s is at work there, and is waited for; where that task has ended, `starter recover` undoes it; where the server does not know it any more, `starter orphans undo %s` on this host",
+			return activities.Errorf(activities.ActionFailed,
+				"container %s: step %s of %s is at work there, and is waited for; where that task has ended, `starter recover` "+
+					"undoes it; where the server does not know it any more, `starter orphans undo %s` on this host",
 				name, now.Step, now.task(), now.Token)
 		}
 		select {
@@ -180,7 +190,8 @@ func (h holder) task() string {
 	return "task " + h.Owner.Workflow
 }
 
-// over says that a step has come to its end: it has its result, or is undone, or nothing is known of it or its container any more.
+// over says that a step has come to its end: it has its result, or is undone, or nothing is known
+// of it or its container any more.
 func (l *Leases) over(ctx context.Context, now holder) (bool, error) {
 	if now.Token == "" {
 		return true, nil

@@ -12,7 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// Comments of the images that steps make. A label would turn up among those of the containers that are made from them.
+// Comments of the images that steps make. A label would turn up among those of the containers that
+// are made from them.
 const (
 	CheckpointComment = "Unwind: checkpoint before a step"
 	SalvageComment    = "Unwind: what a rollback has taken away"
@@ -21,8 +22,9 @@ const (
 // isOurs says that a step has made an image.
 func isOurs(comment string) bool { return comment == CheckpointComment || comment == SalvageComment }
 
-// standingRepository names images that have lost the name that their token gave them while a container stands on them. An
-// engine takes the last name of such an image only by force, and by force it takes the image away under a stopped container.
+// standingRepository names images that have lost the name that their token gave them while a
+// container stands on them. An engine takes the last name of such an image only by force, and by
+// force it takes the image away under a stopped container.
 const standingRepository = "unwind/standing"
 
 // StandingRef is the name of such an image.
@@ -30,8 +32,8 @@ func StandingRef(id string) string {
 	return standingRepository + ":" + strings.TrimPrefix(id, "sha256:")[:12]
 }
 
-// DropImage removes an image that was made here, that no token has a name for any more and nothing stands on, and its
-// parents while they are the same. Images that are not ours are never touched.
+// DropImage removes an image that was made here, that no token has a name for any more and nothing
+// stands on, and its parents while they are the same. Images that are not ours are never touched.
 func (l *Lineage) DropImage(ctx context.Context, id string) error {
 	for id != "" {
 		img, err := l.engine.ImageInspect(ctx, id)
@@ -56,8 +58,8 @@ func (l *Lineage) DropImage(ctx context.Context, id string) error {
 	return nil
 }
 
-// Origin is the id of the image that a container was made from in the first place: below all that rollbacks have put
-// under it since.
+// Origin is the id of the image that a container was made from in the first place: below all that
+// rollbacks have put under it since.
 func (l *Lineage) Origin(ctx context.Context, of container.InspectResponse) (string, error) {
 	for _, id := range []string{of.Image, of.Config.Image} { // the first may be gone with the container
 		for id != "" {
@@ -74,5 +76,7 @@ func (l *Lineage) Origin(ctx context.Context, of container.InspectResponse) (str
 			id = img.Parent //nolint:staticcheck // see DropImage
 		}
 	}
-	return "", activities.Errorf(activities.DamagedRecord, "the image that container %s was made from is gone (%s): docker pull brings it back where it has a name", engine.NameOf(of), of.Config.Image)
+	return "", activities.Errorf(activities.DamagedRecord,
+		"the image that container %s was made from is gone (%s): docker pull brings it back where it has a name",
+		engine.NameOf(of), of.Config.Image)
 }

@@ -23,13 +23,16 @@ type Lineage struct {
 // Successor is the container that takes another's place.
 type Successor struct {
 	ID string `json:"id"`
-	// Name and Start are how it stands when the change of places is done; Resumes is as in [checkpoint.Rollback].
+	// Name and Start are how it stands when the change of places is done; Resumes is as in
+	// [checkpoint.Rollback].
 	Name    string `json:"name"`
 	Start   bool   `json:"start"`
 	Resumes bool   `json:"resumes,omitempty"`
-	// Retire is the container that has to go: the one it was made from, or one that had taken its name. May be empty.
+	// Retire is the container that has to go: the one it was made from, or one that had taken its
+	// name. May be empty.
 	Retire string `json:"retire,omitempty"`
-	// Stood is the image that the retired one stood on: one that removes itself at its end cannot be asked any more.
+	// Stood is the image that the retired one stood on: one that removes itself at its end cannot be
+	// asked any more.
 	Stood string `json:"stood,omitempty"`
 	// Token and Turn say whose rollback it was.
 	Token string `json:"token"`
@@ -50,7 +53,8 @@ type settlement struct {
 type Seen struct {
 	// Differs is what was not as before.
 	Differs []string `json:"differs,omitempty"`
-	// Started is what differed from before the step when the rollback ended: what its program had written since its start.
+	// Started is what differed from before the step when the rollback ended: what its program had
+	// written since its start.
 	Started map[string]manifest.Difference `json:"started,omitempty"`
 }
 
@@ -77,8 +81,8 @@ func (s Successor) Fences(r checkpoint.Rollback) bool {
 // endsAtOnce is how soon after its start a container's program ends that lacks what it needs.
 const endsAtOnce = 5 * time.Second
 
-// HasFailed says that the container was to run and does not, though nobody has stopped it: it could not be started, or has ended
-// at once.
+// HasFailed says that the container was to run and does not, though nobody has stopped it: it could
+// not be started, or has ended at once.
 func (s Successor) HasFailed(now container.InspectResponse) bool {
 	if !s.Start && !s.Resumes || now.State.Running {
 		return false
@@ -91,7 +95,8 @@ func (s Successor) HasFailed(now container.InspectResponse) bool {
 	return err == nil && failed == nil && ended.Sub(began) < endsAtOnce
 }
 
-// tokenFor opens the documents of a container: half of its 64 hexadecimal digits are as unique as a token.
+// tokenFor opens the documents of a container: half of its 64 hexadecimal digits are as unique as a
+// token.
 func (l *Lineage) tokenFor(id string) (*journal.Token, error) {
 	if len(id) != 64 {
 		return nil, fmt.Errorf("%q is not a whole container id", id)
@@ -99,7 +104,8 @@ func (l *Lineage) tokenFor(id string) (*journal.Token, error) {
 	return l.journal.Token(id[:32])
 }
 
-// Claim names s the successor of the container id, unless it has one already. It returns whoever is the successor.
+// Claim names s the successor of the container id, unless it has one already. It returns whoever is
+// the successor.
 func (l *Lineage) Claim(id string, s Successor) (Successor, error) {
 	err := l.create(id, successorDoc, &s)
 	return s, err
@@ -125,7 +131,8 @@ func (l *Lineage) Seen(id string) (s Seen, noted bool, err error) {
 	return s, noted, err
 }
 
-// NoteSeen notes what the rollback that made the container id has seen, unless that is noted already. It returns what is noted.
+// NoteSeen notes what the rollback that made the container id has seen, unless that is noted
+// already. It returns what is noted.
 func (l *Lineage) NoteSeen(id string, s Seen) (Seen, error) {
 	err := l.create(id, seenDoc, &s)
 	return s, err
@@ -141,23 +148,24 @@ func (l *Lineage) HasSuccessor(id string) (bool, error) {
 	return t.Read(successorDoc, &s)
 }
 
-// Standing resolves the id that a container had when a step recorded it to the one that it has now, after the rollbacks
-// that have been since. The container may be gone.
+// Standing resolves the id that a container had when a step recorded it to the one that it has now,
+// after the rollbacks that have been since. The container may be gone.
 func (l *Lineage) Standing(ctx context.Context, id string) (string, error) {
 	last, err := l.Walk(ctx, id, func(Successor) bool { return false })
 	return last.ID, err
 }
 
-// Walk follows the successors of a container, and stops early where stop says so. A change of places that was cut short is
-// finished first; one that stop does not ask for need not run. It returns the last successor that it came to, and id itself
-// where there is none.
+// Walk follows the successors of a container, and stops early where stop says so. A change of
+// places that was cut short is finished first; one that stop does not ask for need not run. It
+// returns the last successor that it came to, and id itself where there is none.
 func (l *Lineage) Walk(ctx context.Context, id string, stop func(Successor) bool) (last Successor, err error) {
 	return l.WalkWatching(ctx, id, stop, func(Successor) {})
 }
 
-// WalkWatching walks, and calls started with a successor that this call has started, before it clears away the container in whose
-// place that is.
-func (l *Lineage) WalkWatching(ctx context.Context, id string, stop func(Successor) bool, started func(Successor)) (last Successor, err error) {
+// WalkWatching walks, and calls started with a successor that this call has started, before it
+// clears away the container in whose place that is.
+func (l *Lineage) WalkWatching(ctx context.Context, id string, stop func(Successor) bool,
+	started func(Successor)) (last Successor, err error) {
 	last.ID = id
 	for ctx.Err() == nil {
 		t, err := l.tokenFor(last.ID)
@@ -183,7 +191,8 @@ func (l *Lineage) WalkWatching(ctx context.Context, id string, stop func(Success
 }
 
 // settleOnce keeps whoever comes late from touching a container that has long been at work.
-func (l *Lineage) settleOnce(ctx context.Context, t *journal.Token, s Successor, started func(Successor)) (unstartable string, err error) {
+func (l *Lineage) settleOnce(ctx context.Context, t *journal.Token, s Successor,
+	started func(Successor)) (unstartable string, err error) {
 	var settled settlement
 	if found, err := t.Read(settledDoc, &settled); found || err != nil {
 		return settled.Unstartable, err

@@ -6,11 +6,12 @@ import (
 	"github.com/docker/docker/api/types/container"
 )
 
-// NamePrefix begins the names of the containers that a token makes; what they are for follows, and a part of each one's own.
+// NamePrefix begins the names of the containers that a token makes; what they are for follows, and
+// a part of each one's own.
 func NamePrefix(token string) string { return "unwind-" + token + "-" }
 
-// AsideName is what container.replace calls a container that it has put aside, and ReturnName what its undo calls it on the
-// way back.
+// AsideName is what container.replace calls a container that it has put aside, and ReturnName what
+// its undo calls it on the way back.
 func AsideName(token string) string { return NamePrefix(token) + "aside" }
 
 // ReturnName is explained at [AsideName].

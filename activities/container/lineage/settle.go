@@ -14,8 +14,9 @@ type startError struct{ error }
 
 func (e *startError) Unwrap() error { return e.error }
 
-// settle lets the successor take the place of the container that it was made from. Every step is by id, and nothing once
-// it has been done. It starts the successor, and where it cannot, clears away the old one all the same.
+// settle lets the successor take the place of the container that it was made from. Every step is by
+// id, and nothing once it has been done. It starts the successor, and where it cannot, clears away
+// the old one all the same.
 func (l *Lineage) settle(ctx context.Context, s Successor, started func(Successor)) error {
 	if s.Retire != "" {
 		if err := l.stepAside(ctx, s); err != nil {
@@ -62,7 +63,8 @@ func (l *Lineage) isRenamed(ctx context.Context, s Successor) bool {
 	return err == nil && now.Name == "/"+s.Name
 }
 
-// stepAside frees the name, and then the ports and addresses, of the container that has to go, with every process in it.
+// stepAside frees the name, and then the ports and addresses, of the container that has to go, with
+// every process in it.
 func (l *Lineage) stepAside(ctx context.Context, s Successor) error {
 	old, err := l.engine.ContainerInspect(ctx, s.Retire)
 	if engine.IsNotFound(err) {
@@ -104,13 +106,14 @@ func (l *Lineage) kill(ctx context.Context, id string, paused bool) error {
 	}
 }
 
-// Remove removes a container, never its volumes, and the checkpoint image that it alone was made from.
+// Remove removes a container, never its volumes, and the checkpoint image that it alone was made
+// from.
 func (l *Lineage) Remove(ctx context.Context, id string) error {
 	return l.removeWith(ctx, id, container.RemoveOptions{Force: true})
 }
 
-// RemoveMade removes a container that a step has made, running or not, with the volumes that were made for it alone, and the
-// checkpoint that it alone stood on: steps have run in it perhaps.
+// RemoveMade removes a container that a step has made, running or not, with the volumes that were
+// made for it alone, and the checkpoint that it alone stood on: steps have run in it perhaps.
 func (l *Lineage) RemoveMade(ctx context.Context, id string) error {
 	return l.removeWith(ctx, id, container.RemoveOptions{Force: true, RemoveVolumes: true})
 }

@@ -22,16 +22,17 @@ import (
 type Engine interface {
 	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
 	ContainerExport(ctx context.Context, container string) (io.ReadCloser, error)
-	// ListFiles takes the manifest of a running container without an export. Where ok is false, only an export has it.
+	// ListFiles takes the manifest of a running container without an export. Where ok is false, only
+	// an export has it.
 	ListFiles(ctx context.Context, container string, ignore []string) (m Manifest, ok bool, err error)
 }
 
 // maxPaths bounds a manifest: about 150 bytes of memory for each path.
 const maxPaths = 2_000_000
 
-// Take describes the whole filesystem of a container. Where the engine can list the files, only those are read that have
-// changed since the last time. An export costs reading every byte: what is large and does not matter belongs into ignore, or
-// into a volume.
+// Take describes the whole filesystem of a container. Where the engine can list the files, only
+// those are read that have changed since the last time. An export costs reading every byte: what is
+// large and does not matter belongs into ignore, or into a volume.
 func Take(ctx context.Context, e Engine, id string, ignore []string) (Manifest, error) {
 	m, ok, err := List(ctx, e, id, ignore)
 	if ok || err != nil {
@@ -59,9 +60,10 @@ func List(ctx context.Context, e Engine, id string, ignore []string) (m Manifest
 // unknownTime is one that no comparison counts.
 const unknownTime = -1
 
-// TimesAreUnreliable says that a container may show another time of a file or a folder than is on the disk. With
-// fuse-overlayfs a kernel notes the time of a write itself and shows that until it forgets it; on the disk it is some
-// milliseconds later, and of a folder whose content is copied up, two folders above what is written, it is that of the copy.
+// TimesAreUnreliable says that a container may show another time of a file or a folder than is on
+// the disk. With fuse-overlayfs a kernel notes the time of a write itself and shows that until it
+// forgets it; on the disk it is some milliseconds later, and of a folder whose content is copied
+// up, two folders above what is written, it is that of the copy.
 func TimesAreUnreliable(c container.InspectResponse) bool { return c.Driver == "fuse-overlayfs" }
 
 func (m Manifest) withoutUnreliableTimes(ctx context.Context, e Engine, id string) (Manifest, error) {
@@ -78,8 +80,9 @@ func (m Manifest) withoutUnreliableTimes(ctx context.Context, e Engine, id strin
 	return m, nil
 }
 
-// Read reads the manifest of an exported filesystem. A hard link counts as the file itself: of two names of one file an
-// engine exports the second now as a link and now as a file, by what the storage driver remembers.
+// Read reads the manifest of an exported filesystem. A hard link counts as the file itself: of two
+// names of one file an engine exports the second now as a link and now as a file, by what the
+// storage driver remembers.
 func Read(stream io.Reader, ignore []string) (Manifest, error) {
 	m, links, ignored := Manifest{}, map[string]string{}, Manifest{}
 	for r := tar.NewReader(stream); ; {
@@ -96,11 +99,13 @@ func Read(stream io.Reader, ignore []string) (Manifest, error) {
 			continue
 		}
 		if len(m)+len(ignored) == maxPaths {
-			return nil, activities.Errorf(activities.Refused, "the container has more than %d paths; name large folders in ignore", maxPaths)
+			return nil, activities.Errorf(activities.Refused,
+				"the container has more than %d paths; name large folders in ignore", maxPaths)
 		}
 		n := Node{
-			Path: at, Kind: h.Typeflag, Mode: h.Mode & 0o7777, Owner: fmt.Sprintf("%d:%d", h.Uid, h.Gid), MTime: h.ModTime.Unix(),
-			Link: h.Linkname, Caps: hex.EncodeToString([]byte(h.PAXRecords["SCHILY.xattr.security.capability"])),
+			Path: at, Kind: h.Typeflag, Mode: h.Mode & 0o7777, Owner: fmt.Sprintf("%d:%d", h.Uid, h.Gid),
+			MTime: h.ModTime.Unix(),
+			Link:  h.Linkname, Caps: hex.EncodeToString([]byte(h.PAXRecords["SCHILY.xattr.security.capability"])),
 		}
 		if h.Typeflag == tar.TypeLink {
 			links[at] = path.Clean("/" + h.Linkname)

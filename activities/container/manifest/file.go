@@ -15,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Save writes the manifest into a file of dir, whole or not at all, and returns its digest. An empty one is known by that, and has
-// no file.
+// Save writes the manifest into a file of dir, whole or not at all, and returns its digest. An
+// empty one is known by that, and has no file.
 func (m Manifest) Save(dir, name string) (digest activities.Digest, err error) {
 	if len(m) == 0 {
 		return m.Digest(), nil

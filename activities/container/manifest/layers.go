@@ -16,13 +16,14 @@ import (
 // kindGone says that nothing is at the path any more.
 const kindGone = 'x'
 
-// FromChanges is the manifest of how a container differs from a checkpoint: what is as it was there is not in it. Times are
-// in nanoseconds, and Caps covers all extended attributes.
+// FromChanges is the manifest of how a container differs from a checkpoint: what is as it was there
+// is not in it. Times are in nanoseconds, and Caps covers all extended attributes.
 func FromChanges(changes []layer.Change, ignore []string) Manifest {
 	m := Manifest{}
 	for _, c := range changes {
 		n := Node{
-			Path: c.Path, Kind: c.Kind, Mode: int64(c.Mode), Owner: fmt.Sprintf("%d:%d", c.UID, c.GID), MTime: c.MTime, Size: c.Size,
+			Path: c.Path, Kind: c.Kind, Mode: int64(c.Mode), Owner: fmt.Sprintf("%d:%d", c.UID, c.GID), MTime: c.MTime,
+			Size:   c.Size,
 			Digest: c.Digest, Link: c.Link, Caps: c.Attributes, Over: c.Over, Same: c.Same,
 		}
 		if c.Kind == layer.KindOther {
@@ -39,10 +40,12 @@ func FromChanges(changes []layer.Change, ignore []string) Manifest {
 // MostNested is how deep folders are read.
 const MostNested = layer.MostNested
 
-// TooDeep is the beginning of the path of a folder that is nested deeper than [MostNested], and so not read; empty for none.
+// TooDeep is the beginning of the path of a folder that is nested deeper than [MostNested], and so
+// not read; empty for none.
 func (m Manifest) TooDeep() string { return m.findDigest(layer.TooDeep) }
 
-// TooLong is the beginning of a path whose name is longer than the container's own filesystem takes; empty for none.
+// TooLong is the beginning of a path whose name is longer than the container's own filesystem
+// takes; empty for none.
 func (m Manifest) TooLong() string { return m.findDigest(layer.TooLong) }
 
 func (m Manifest) findDigest(digest string) string {
@@ -70,7 +73,8 @@ func (m Manifest) Adopt(known Manifest) {
 	}
 }
 
-// FromFiles is the manifest of all that a container shows, as Read has it of the export: without sockets.
+// FromFiles is the manifest of all that a container shows, as Read has it of the export: without
+// sockets.
 func FromFiles(files []stack.RootEntry, ignore []string) Manifest {
 	m := Manifest{}
 	for _, f := range files {

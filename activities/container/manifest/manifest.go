@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
-// Node is what a manifest says of a path. Times are in seconds, for no backend that goes through tar keeps more.
+// Node is what a manifest says of a path. Times are in seconds, for no backend that goes through
+// tar keeps more.
 type Node struct {
 	Path   string `json:"path"`
 	Kind   byte   `json:"kind"`
@@ -30,7 +31,8 @@ type Node struct {
 	Same bool `json:"same,omitempty"`
 }
 
-// Manifest describes a container's filesystem, without mounts, the engine's own files and what is ignored.
+// Manifest describes a container's filesystem, without mounts, the engine's own files and what is
+// ignored.
 type Manifest map[string]Node
 
 // Paths are sorted.
@@ -80,7 +82,8 @@ func (m Manifest) Differences(now Manifest) map[string]Difference {
 	return all
 }
 
-// Accept is the manifest with those of the differences that now shows, where each begins from what the manifest has.
+// Accept is the manifest with those of the differences that now shows, where each begins from what
+// the manifest has.
 func (m Manifest) Accept(all map[string]Difference, now Manifest) Manifest {
 	if len(all) == 0 {
 		return m
@@ -133,7 +136,8 @@ func PathOf(line string) string {
 	return at
 }
 
-// MarkPrefix begins the names of what images and some storage drivers take for marks of deleted files.
+// MarkPrefix begins the names of what images and some storage drivers take for marks of deleted
+// files.
 const MarkPrefix = layer.MarkPrefix
 
 // FindMark finds, in a Diff, a path of a container that is new and has such a name.
@@ -155,7 +159,8 @@ func Few(lines []string) []string {
 	return append(lines[:most:most], "and "+activities.CountOf(len(lines)-most, "more path"))
 }
 
-// Files is the manifest without volumes, whose paths begin with the name of the volume: see package volumes.
+// Files is the manifest without volumes, whose paths begin with the name of the volume: see package
+// volumes.
 func (m Manifest) Files() Manifest {
 	return m.where(func(at string) bool { return strings.HasPrefix(at, "/") })
 }

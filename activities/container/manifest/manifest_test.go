@@ -78,7 +78,8 @@ func TestDifferencesAreAcceptedWhereTheyBeginFromTheSameAndAreStillThere(t *test
 	assert.Equal(t, was, was.Accept(nil, is))
 
 	since := Manifest{"/kept": node("c"), "/written": node("c"), "/gone": node("a"), "/new": node("b")}
-	assert.Equal(t, Manifest{"/kept": node("a"), "/written": node("a"), "/gone": node("a"), "/new": node("b")}, was.Accept(all, since))
+	assert.Equal(t, Manifest{"/kept": node("a"), "/written": node("a"), "/gone": node("a"), "/new": node("b")},
+		was.Accept(all, since))
 	other := Manifest{"/written": node("c"), "/new": node("c")}
 	assert.Equal(t, other, other.Accept(all, is), "it was another before")
 }
@@ -92,11 +93,13 @@ func TestManifestTakesALinkForItsFile(t *testing.T) {
 		return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to, Mode: 0o755}
 	}
 	ignore := []string{"/tmp"}
-	was := manifestOf(t, ignore, file("bin/perlbug"), link("bin/perlthanks", "bin/perlbug"), file("tmp/one"), link("var/one", "tmp/one"))
+	was := manifestOf(t, ignore, file("bin/perlbug"), link("bin/perlthanks", "bin/perlbug"), file("tmp/one"),
+		link("var/one", "tmp/one"))
 	is := manifestOf(t, ignore, file("bin/perlbug"), file("bin/perlthanks"), file("tmp/one"), file("var/one"))
 	assert.Empty(t, was.Diff(is))
 	assert.Equal(t, was.Digest(), is.Digest())
-	other := manifestOf(t, ignore, file("bin/perlbug"), link("bin/perlthanks", "bin/perlbug"), tar.Header{Typeflag: tar.TypeReg, Name: "tmp/one", Mode: 0o755}, link("var/one", "tmp/one"))
+	other := manifestOf(t, ignore, file("bin/perlbug"), link("bin/perlthanks", "bin/perlbug"),
+		tar.Header{Typeflag: tar.TypeReg, Name: "tmp/one", Mode: 0o755}, link("var/one", "tmp/one"))
 	assert.Equal(t, []string{"~ /var/one (content, 4 -> 0 bytes)"}, was.Diff(other))
 	assert.Equal(t, []string{"/bin/perlbug", "/bin/perlthanks", "/var/one"}, was.Paths())
 }

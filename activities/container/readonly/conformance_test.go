@@ -15,7 +15,8 @@ func TestReading(t *testing.T) {
 	actiontest.Run(t, reading)
 }
 
-// reading is brief: what takes nothing back has few ways to go wrong about it, and each of its points is drawn in time.
+// reading is brief: what takes nothing back has few ways to go wrong about it, and each of its
+// points is drawn in time.
 var reading = actiontest.Case{
 	Name:   "container.exec that reads",
 	Action: "container.exec",

@@ -61,9 +61,9 @@ func TestCorpusHasTheVerdictsThatWereWritten(t *testing.T) {
 	assert.GreaterOrEqual(t, 2*adversarial, len(all))
 }
 
-// TestCorpusIsRun runs every command of the corpus in a container. What is taken for read-only must not change a thing
-// there. The share of commands that are taken for risky and change nothing is what checkpoints cost needlessly; it is
-// printed, and stands in the documentation.
+// TestCorpusIsRun runs every command of the corpus in a container. What is taken for read-only must
+// not change a thing there. The share of commands that are taken for risky and change nothing is
+// what checkpoints cost needlessly; it is printed, and stands in the documentation.
 func TestCorpusIsRun(t *testing.T) {
 	t.Parallel()
 	all, ran := corpus(t), runCorpus(t)
@@ -84,7 +84,8 @@ func TestCorpusIsRun(t *testing.T) {
 			needless++
 		}
 	}
-	t.Logf("needless checkpoints: everyday %d of %d commands (%.0f %%), all %d of %d (%.0f %%)", everydayNeedless, everyday,
+	t.Logf("needless checkpoints: everyday %d of %d commands (%.0f %%), all %d of %d (%.0f %%)", everydayNeedless,
+		everyday,
 		100*float64(everydayNeedless)/float64(everyday), needless, len(all), 100*float64(needless)/float64(len(all)))
 }
 

@@ -17,9 +17,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// Prover proves of commands whose text changes nothing that they do not in a container either: the programs that they would run
-// there have to be those of the container's image. An earlier step, or anybody else, may have put others in their place, or a
-// library below them. What cannot be seen is not proven.
+// Prover proves of commands whose text changes nothing that they do not in a container either: the
+// programs that they would run there have to be those of the container's image. An earlier step, or
+// anybody else, may have put others in their place, or a library below them. What cannot be seen is
+// not proven.
 type Prover struct {
 	engine engine.Client
 	images images
@@ -35,10 +36,12 @@ func Provable(in container.InspectResponse) bool {
 }
 
 // Proves says that programs are those of the image that a provable container was made from.
-func (p *Prover) Proves(ctx context.Context, programs []string, in container.InspectResponse, image string) (bool, error) {
+func (p *Prover) Proves(ctx context.Context, programs []string, in container.InspectResponse, image string) (bool,
+	error) {
 	search, _ := searchPath(in.Config.Env)
 	proof := &proof{
-		now: liveTree(p.engine, in.ID), then: p.images.tree(p.engine, image), hides: hidden(in), path: search, same: map[string]*file{},
+		now: liveTree(p.engine, in.ID), then: p.images.tree(p.engine, image), hides: hidden(in), path: search,
+		same:  map[string]*file{},
 		loads: map[string]bool{},
 	}
 	ok, err := proof.proveAll(ctx, programs)
@@ -62,13 +65,15 @@ func hidden(c container.InspectResponse) []string {
 // defaultPath is where an engine looks for programs if nothing else is said.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// idle are variables that neither a shell nor a loader nor a harmless program takes for more than a text: those that every
-// container has, and what images note about their making. All others are left to a checkpoint: a shell may run what a variable says, or
-// take code from where it points, and no list of those is complete.
+// idle are variables that neither a shell nor a loader nor a harmless program takes for more than a
+// text: those that every container has, and what images note about their making. All others are
+// left to a checkpoint: a shell may run what a variable says, or take code from where it points,
+// and no list of those is complete.
 var idle = regexp.MustCompile(`^(HOME|HOSTNAME|TERM|USER|GPG_KEY|[A-Z][A-Z0-9_]*_(VERSION|RELEASE|SHA256))$`)
 
-// searchPath is the PATH of what is run in a container; not ok where its environment may make a harmless program load or
-// run something else. A locale does: for any but C, the C library reads which code converts its characters.
+// searchPath is the PATH of what is run in a container; not ok where its environment may make a
+// harmless program load or run something else. A locale does: for any but C, the C library reads
+// which code converts its characters.
 func searchPath(env []string) (search []string, ok bool) {
 	all := defaultPath
 	for _, v := range env {
@@ -96,7 +101,8 @@ type proof struct {
 	path  []string
 	// same are the files that were found to be the image's; nil: this one is not.
 	same map[string]*file
-	// loads are the programs and libraries that have been looked at with all that they load; loaders also by their names.
+	// loads are the programs and libraries that have been looked at with all that they load; loaders
+	// also by their names.
 	loads map[string]bool
 	// cached are the places of libraries that the loader's cache names.
 	cached map[string][]string
@@ -115,7 +121,8 @@ func (p *proof) proveAll(ctx context.Context, programs []string) (bool, error) {
 
 // loader proves that what decides which libraries are loaded is the image's.
 func (p *proof) loader(ctx context.Context) (bool, error) {
-	for _, at := range []string{"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/ld-musl-" + triplet() + ".path"} {
+	for _, at := range []string{"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/nsswitch.conf",
+		"/etc/ld-musl-" + triplet() + ".path"} {
 		f, err := p.file(ctx, at)
 		switch {
 		case err != nil || f == nil:
@@ -134,7 +141,8 @@ func (p *proof) loader(ctx context.Context) (bool, error) {
 	return p.services(ctx, []byte("passwd: files dns compat nis"))
 }
 
-// services proves the modules with which users and hosts are looked up, where they are: some are built into the library.
+// services proves the modules with which users and hosts are looked up, where they are: some are
+// built into the library.
 func (p *proof) services(ctx context.Context, conf []byte) (bool, error) {
 	for line := range strings.Lines(string(conf)) {
 		line, _, _ = strings.Cut(line, "#")
@@ -148,7 +156,8 @@ func (p *proof) services(ctx context.Context, conf []byte) (bool, error) {
 	return true, nil
 }
 
-// program proves the program that a name stands for, wherever it is found first. What is not found does not run.
+// program proves the program that a name stands for, wherever it is found first. What is not found
+// does not run.
 func (p *proof) program(ctx context.Context, name string) (bool, error) {
 	if path.IsAbs(name) {
 		f, err := p.file(ctx, name)
@@ -199,7 +208,8 @@ func (p *proof) binary(ctx context.Context, f *file) (bool, error) {
 	if dynamic && b.SectionByType(elf.SHT_DYNAMIC) == nil {
 		return false, nil
 	}
-	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH, elf.DT_AUDIT, elf.DT_DEPAUDIT, elf.DT_AUXILIARY, elf.DT_FILTER} {
+	for _, tag := range []elf.DynTag{elf.DT_RPATH, elf.DT_RUNPATH, elf.DT_AUDIT, elf.DT_DEPAUDIT, elf.DT_AUXILIARY,
+		elf.DT_FILTER} {
 		if said, err := b.DynValue(tag); err != nil || len(said) > 0 {
 			return false, nil
 		}
@@ -249,7 +259,8 @@ func (p *proof) library(ctx context.Context, name string, needed bool) (bool, er
 
 // libraryFolders are where loaders look for what no cache names, in no order.
 var libraryFolders = []string{
-	"/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib", "/lib/" + triplet() + "-linux-gnu", "/usr/lib/" + triplet() + "-linux-gnu",
+	"/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib", "/lib/" + triplet() + "-linux-gnu",
+	"/usr/lib/" + triplet() + "-linux-gnu",
 }
 
 // triplet is what the engine's machine is called in names of folders: it is this one.
@@ -263,7 +274,8 @@ func triplet() string {
 	return runtime.GOARCH
 }
 
-// placesIn reads the paths in the cache of the C library's loader: every text in it that is an absolute path.
+// placesIn reads the paths in the cache of the C library's loader: every text in it that is an
+// absolute path.
 func placesIn(cache []byte) map[string][]string {
 	places := map[string][]string{}
 	for text := range bytes.SplitSeq(cache, []byte{0}) {
@@ -274,8 +286,8 @@ func placesIn(cache []byte) map[string][]string {
 	return places
 }
 
-// file is the file at a path in the container, with symbolic links followed; nil where it is not the image's. What is in
-// neither is the same in both.
+// file is the file at a path in the container, with symbolic links followed; nil where it is not
+// the image's. What is in neither is the same in both.
 func (p *proof) file(ctx context.Context, at string) (*file, error) {
 	if f, seen := p.same[at]; seen {
 		return f, nil
@@ -298,5 +310,6 @@ func (p *proof) file(ctx context.Context, at string) (*file, error) {
 
 // below says that a path is one of folders, or in one of them.
 func below(at string, folders []string) bool {
-	return slices.ContainsFunc(folders, func(folder string) bool { return at == folder || strings.HasPrefix(at, folder+"/") })
+	return slices.ContainsFunc(folders,
+		func(folder string) bool { return at == folder || strings.HasPrefix(at, folder+"/") })
 }

@@ -7,11 +7,14 @@ import (
 	"strings"
 )
 
-// harmless are the programs that change nothing, whatever their arguments are: neither GNU's nor BusyBox' nor a shell's own has an
-// option that writes, runs another program or evaluates a text, or reads a configuration that could make it do so.
+// harmless are the programs that change nothing, whatever their arguments are: neither GNU's nor
+// BusyBox' nor a shell's own has an option that writes, runs another program or evaluates a text,
+// or reads a configuration that could make it do so.
 var harmless = []string{
-	"basename", "cat", "cd", "cksum", "cut", "df", "dirname", "du", "echo", "false", "grep", "head", "id", "ls", "md5sum", "nl", "nproc",
-	"od", "pwd", "readlink", "realpath", "sha1sum", "sha256sum", "sha512sum", "stat", "tail", "tr", "true", "uname", "wc", "whoami",
+	"basename", "cat", "cd", "cksum", "cut", "df", "dirname", "du", "echo", "false", "grep", "head", "id", "ls", "md5sum",
+	"nl", "nproc",
+	"od", "pwd", "readlink", "realpath", "sha1sum", "sha256sum", "sha512sum", "stat", "tail", "tr", "true", "uname", "wc",
+	"whoami",
 }
 
 // These are all that a command line may consist of: what every shell takes for the same thing.
@@ -19,12 +22,14 @@ var (
 	blank = regexp.MustCompile(`^[ \t]+`)
 	joint = regexp.MustCompile(`^(\|\||&&|[|;\n])`)
 	plain = regexp.MustCompile(`^[A-Za-z0-9_./:,=@%+-]+`)
-	// quoted holds printable ASCII: in single quotes all of it, in double quotes nothing that is expanded or escapes.
+	// quoted holds printable ASCII: in single quotes all of it, in double quotes nothing that is
+	// expanded or escapes.
 	quoted = regexp.MustCompile("^('[ -&(-~]*'|\"[ #%-\\[\\]-_a-~]*\")")
 )
 
-// ParseScript reads a command line for a shell. It is ok only if the line calls harmless programs with literal words, joined by |, ||,
-// && and ;, or by line ends. It returns the programs that run, the shell among them.
+// ParseScript reads a command line for a shell. It is ok only if the line calls harmless programs
+// with literal words, joined by |, ||, && and ;, or by line ends. It returns the programs that run,
+// the shell among them.
 func ParseScript(script string) (programs []string, ok bool) {
 	calls, ok := splitCalls(script)
 	if !ok {
@@ -91,7 +96,8 @@ func ParseArgv(argv []string) (programs []string, ok bool) {
 	return argv[:1], slices.Contains(harmless, base)
 }
 
-// NamesDevice reports whether a path may lead to a device, or to what another process reads from: reading it takes something away.
+// NamesDevice reports whether a path may lead to a device, or to what another process reads from:
+// reading it takes something away.
 func NamesDevice(at string) bool {
 	return slices.ContainsFunc(strings.Split(at, "/"), func(name string) bool { return name == "dev" || name == "proc" })
 }

@@ -24,13 +24,16 @@ var programs = []string{"look", "list", "view", "plant"}
 
 // pieces are what scripts are made of here: half of them mean something to some shell.
 var pieces = []string{
-	"look", "list", "view ", "a", "-v", "b.c", "%1", "x=y", " ", " ", " ", "\t", "'", "'", "'a b'", `"`, `"c d"`, `"e`, "|", "||", "&&", ";", "\n", "\n",
-	"#", "# ", "\\", "\\\n", "$", "$'", `$"`, "$x", "${x}", "$(plant x)", "`plant x`", "plant x", " >made", "2>made", "<in", "&", "(", ")", "{ ", " }", "!",
-	"!!", "~", "*", "?", "[", "]", "{a,b}", "^", "=", "@", "+", "if ", "do ", "time ", "function ", "é", "\x00", "\r", "\x80", "<<x", "x[$(plant x)]", "((", "[[ ",
+	"look", "list", "view ", "a", "-v", "b.c", "%1", "x=y", " ", " ", " ", "\t", "'", "'", "'a b'", `"`, `"c d"`, `"e`,
+	"|", "||", "&&", ";", "\n", "\n",
+	"#", "# ", "\\", "\\\n", "$", "$'", `$"`, "$x", "${x}", "$(plant x)", "`plant x`", "plant x", " >made", "2>made",
+	"<in", "&", "(", ")", "{ ", " }", "!",
+	"!!", "~", "*", "?", "[", "]", "{a,b}", "^", "=", "@", "+", "if ", "do ", "time ", "function ", "é", "\x00", "\r",
+	"\x80", "<<x", "x[$(plant x)]", "((", "[[ ",
 }
 
-// TestShellsReadWhatTheParserReads gives real shells what the parser accepts of random scripts. They may call only what it has read, word for
-// word, and write nothing.
+// TestShellsReadWhatTheParserReads gives real shells what the parser accepts of random scripts.
+// They may call only what it has read, word for word, and write nothing.
 func TestShellsReadWhatTheParserReads(t *testing.T) {
 	t.Parallel()
 	random, count := testrun.Rand(t), 25
@@ -60,7 +63,8 @@ func TestShellsReadWhatTheParserReads(t *testing.T) {
 	}
 }
 
-// acceptedScript draws scripts until the parser takes one that has something in it that shells could take otherwise.
+// acceptedScript draws scripts until the parser takes one that has something in it that shells
+// could take otherwise.
 func acceptedScript(random *rand.Rand) (script string, calls [][]string) {
 	for {
 		script = "look "
@@ -69,14 +73,15 @@ func acceptedScript(random *rand.Rand) (script string, calls [][]string) {
 		}
 		calls, ok := splitCalls(script)
 		known := func(argv []string) bool { return slices.Contains(programs, argv[0]) }
-		if ok && !slices.ContainsFunc(calls, func(argv []string) bool { return !known(argv) }) && strings.ContainsAny(script, `#\$>&({!~*[^'"`+"`") {
+		if ok && !slices.ContainsFunc(calls, func(argv []string) bool { return !known(argv) }) &&
+			strings.ContainsAny(script, `#\$>&({!~*[^'"`+"`") {
 			return script, calls
 		}
 	}
 }
 
-// misread runs a script. It returns how many programs the shell called, and what it did that is not in calls. The programs that it finds, in
-// the folder bin, only log how they were called.
+// misread runs a script. It returns how many programs the shell called, and what it did that is not
+// in calls. The programs that it finds, in the folder bin, only log how they were called.
 func misread(t *testing.T, shell []string, bin, script string, calls [][]string) (called int, wrong []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -33,7 +33,8 @@ func (f *file) there() bool { return f.digest != "" }
 // tree looks at the files of a container, or of an image.
 type tree struct {
 	engine engine.Client
-	// id is the container's; an image has one that was never started, from the first look that needs it on.
+	// id is the container's; an image has one that was never started, from the first look that needs
+	// it on.
 	id, image string
 	known     *images
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
-// Action is container.replace: a new container takes the place of another, which is put aside until the step's
-// record is released.
+// Action is container.replace: a new container takes the place of another, which is put aside until
+// the step's record is released.
 type Action struct {
 	Store   target.Store
 	Engine  target.Engine
@@ -38,11 +38,13 @@ type params struct {
 
 func (a *Action) Spec() activities.Spec {
 	return activities.Spec{
-		Name:    "container.replace",
-		Summary: "Replace a container by a new one from another image, and keep the old one until the step's record is dropped.",
-		Params:  activities.ParamsSchema[params](),
+		Name: "container.replace",
+		Summary: "Replace a container by a new one from another image, and keep the old one until the step's record is " +
+			"dropped.",
+		Params: activities.ParamsSchema[params](),
 		Outputs: map[string]string{
-			"container": "the new container's id", "replaced": "the old container's id", "image": "the id of the new container's image",
+			"container": "the new container's id", "replaced": "the old container's id",
+			"image": "the id of the new container's image",
 		},
 		UndoParams: []string{"container"},
 		Keys:       []activities.Key{{Prefix: target.KeyPrefix, Param: "container"}},
@@ -95,13 +97,17 @@ func (a *Action) locate(ctx context.Context, p params) (r replacement, err error
 		return r, err
 	}
 	if name := engine.NameOf(r.Old); name != p.Container {
-		return r, activities.Errorf(activities.Refused, "container: %s is not the name of a container: it is called %s", p.Container, name)
+		return r, activities.Errorf(activities.Refused, "container: %s is not the name of a container: it is called %s",
+			p.Container, name)
 	}
 	if lineage.IsStepName(p.Container) {
-		return r, activities.Errorf(activities.Refused, "container: %s belongs to a step that has replaced another container, or is about to; name that one", p.Container)
+		return r, activities.Errorf(activities.Refused,
+			"container: %s belongs to a step that has replaced another container, or is about to; name that one", p.Container)
 	}
 	if r.Old.HostConfig.AutoRemove {
-		return r, activities.Errorf(activities.Refused, "container: %s is removed when it stops (--rm), so that it could not be switched back to; start it without --rm", p.Container)
+		return r, activities.Errorf(activities.Refused,
+			"container: %s is removed when it stops (--rm), so that it could not be switched back to; start it without --rm",
+			p.Container)
 	}
 	img, err := a.Engine.ImageInspect(ctx, p.Image)
 	if engine.IsNotFound(err) {
@@ -122,7 +128,8 @@ func (a *Action) locate(ctx context.Context, p params) (r replacement, err error
 }
 
 func refuseImage(name string) error {
-	return activities.RefuseCurrent("image:"+name, "image: the engine has no image %q; docker pull or docker build brings it", name)
+	return activities.RefuseCurrent("image:"+name,
+		"image: the engine has no image %q; docker pull or docker build brings it", name)
 }
 
 // Preflight looks for the container and the image.
@@ -179,14 +186,17 @@ func (r replacement) published() []string {
 func (r replacement) chosen() []string {
 	var lost []string
 	for _, name := range slices.Sorted(maps.Keys(r.Old.NetworkSettings.Networks)) {
-		if n := r.Old.NetworkSettings.Networks[name]; n.IPAddress != "" && (n.IPAMConfig == nil || n.IPAMConfig.IPv4Address == "") {
+		if n := r.Old.NetworkSettings.Networks[name]; n.IPAddress != "" &&
+			(n.IPAMConfig == nil || n.IPAMConfig.IPv4Address == "") {
 			lost = append(lost, "the address in network "+name+" is the engine's choice ("+n.IPAddress+") and may be another")
 		}
 	}
 	for _, port := range slices.Sorted(maps.Keys(r.Old.NetworkSettings.Ports)) {
 		asked := r.Old.HostConfig.PortBindings[port]
-		if slices.ContainsFunc(asked, func(b nat.PortBinding) bool { return b.HostPort == "" || b.HostPort == "0" }) || len(asked) == 0 && r.Old.HostConfig.PublishAllPorts {
-			lost = append(lost, fmt.Sprintf("the port of the host that %s is published at is the engine's choice and may be another", port))
+		if slices.ContainsFunc(asked, func(b nat.PortBinding) bool { return b.HostPort == "" || b.HostPort == "0" }) ||
+			len(asked) == 0 && r.Old.HostConfig.PublishAllPorts {
+			lost = append(lost,
+				fmt.Sprintf("the port of the host that %s is published at is the engine's choice and may be another", port))
 		}
 	}
 	return lost
@@ -219,8 +229,9 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	}
 	name, weighed := engine.NameOf(r.Old), r.weigh()
 	change := activities.Change{
-		Summary:  fmt.Sprintf("replace %s (%s) by a container from %s", name, r.Old.Config.Image, p.Image),
-		Diff:     fmt.Sprintf("container  %s\n-image     %s %s\n+image     %s %s\n", name, r.Old.Config.Image, r.Old.Image, p.Image, r.Image),
+		Summary: fmt.Sprintf("replace %s (%s) by a container from %s", name, r.Old.Config.Image, p.Image),
+		Diff: fmt.Sprintf("container  %s\n-image     %s %s\n+image     %s %s\n", name, r.Old.Config.Image, r.Old.Image,
+			p.Image, r.Image),
 		Keys:     []string{"container:" + name},
 		Strategy: weighed.Strategy,
 		Risk:     weighed.Risk,
@@ -230,19 +241,23 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 		Digest:   r.digest(),
 	}
 	if isTried(s) {
-		change.Facts = append(change.Facts, "the image is tried beside "+name+" first, with what that has mounted read-only: "+
-			"one that must write there before it is well does not pass; check it with when: live")
+		change.Facts = append(change.Facts,
+			"the image is tried beside "+name+" first, with what that has mounted read-only: "+
+				"one that must write there before it is well does not pass; check it with when: live")
 	}
 	if ports := r.published(); len(ports) > 0 {
-		change.Facts = append(change.Facts, "downtime for users of the published ports, which only one of the two can hold: "+strings.Join(ports, ", "))
+		change.Facts = append(change.Facts,
+			"downtime for users of the published ports, which only one of the two can hold: "+strings.Join(ports, ", "))
 	}
 	return change, nil
 }
 
-// keptAside says what would make the undo impossible: an engine can label a container only when it makes it, so the old one has no mark
-// by which others could leave it alone.
+// keptAside says what would make the undo impossible: an engine can label a container only when it
+// makes it, so the old one has no mark by which others could leave it alone.
 func keptAside(name string) string {
-	return name + " is kept, stopped, until the step's record is released: `docker container prune` would remove it, and the undo with it"
+	return name +
+		" is kept, stopped, until the step's record is released: `docker container prune` would remove it, and the " +
+		"undo with it"
 }
 
 // losses is what an undo does not bring back, or takes away.

@@ -26,8 +26,8 @@ type stepRecord struct {
 	After string `json:"after,omitempty"`
 }
 
-// Documents of a token. Each container that a forward starts is named in one before it is; an undo that writes it first,
-// with no id, keeps it from ever being started.
+// Documents of a token. Each container that a forward starts is named in one before it is; an undo
+// that writes it first, with no id, keeps it from ever being started.
 const (
 	newDoc   = "new"
 	trialDoc = "trial"
@@ -50,7 +50,8 @@ type swap struct {
 	rec   stepRecord
 }
 
-func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	p, err := decode(s)
 	if err != nil {
 		return activities.Result{}, err
@@ -104,7 +105,8 @@ func (w *swap) capture(ctx context.Context, p params, want activities.Digest) er
 		return err
 	}
 	if want != "" && want != r.digest() {
-		return activities.Errorf(activities.StaleApproval, "the image, or container %s, is not what was approved", p.Container)
+		return activities.Errorf(activities.StaleApproval, "the image, or container %s, is not what was approved",
+			p.Container)
 	}
 	w.rec = stepRecord{Owned: journal.Own(ctx, w.entry), replacement: r, Want: want, Ignore: p.ignored(), After: before}
 	point.Reach("container.replace:captured")
@@ -149,11 +151,13 @@ func (w *swap) run(ctx context.Context) (target.Completion, error) {
 		return target.Completion{}, err
 	}
 	name := engine.NameOf(w.rec.Old)
-	return w.finish(target.Completion{Container: fresh, After: digest, Running: true, Failure: failure, Result: activities.Result{
-		Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s (not to be pruned: the undo needs it)", name, w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
-		Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
-		After:   digest,
-	}})
+	return w.finish(target.Completion{Container: fresh, After: digest, Running: true, Failure: failure,
+		Result: activities.Result{
+			Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s (not to be pruned: the undo needs it)", name,
+				w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
+			Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
+			After:   digest,
+		}})
 }
 
 func (w *swap) finish(done target.Completion) (target.Completion, error) {

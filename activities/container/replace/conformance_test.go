@@ -65,7 +65,8 @@ func greenIn(dir string, i int) string {
 	return string(id)
 }
 
-// manifest is the container with its files, and what runs or waits beside it. What only holds a name is no part.
+// manifest is the container with its files, and what runs or waits beside it. What only holds a
+// name is no part.
 func manifest(t testing.TB, dir string) string {
 	t.Helper()
 	b := containertest.In(t, dir)

@@ -52,7 +52,8 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{}, err
 	}
 	if !found {
-		return activities.Observation{State: activities.Unseen, Detail: "there is no record of the step: it has not run, or its record is released"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: "there is no record of the step: it has not run, or its record is released"}, nil
 	}
 	name := engine.NameOf(rec.Old)
 	holder, err := target.FindHolder(ctx, a.Engine, name)
@@ -60,14 +61,16 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{}, err
 	}
 	if holder == rec.Old.ID {
-		return activities.Observation{State: activities.AsBefore, Detail: name + " is the container that it was before the step"}, nil
+		return activities.Observation{State: activities.AsBefore,
+			Detail: name + " is the container that it was before the step"}, nil
 	}
 	var fresh reference
 	if _, err := t.Read(newDoc, &fresh); err != nil {
 		return activities.Observation{}, err
 	}
 	if fresh.ID == "" {
-		return activities.Observation{State: activities.Unseen, Detail: name + " is another container than before, and the step has not made it"}, nil
+		return activities.Observation{State: activities.Unseen,
+			Detail: name + " is another container than before, and the step has not made it"}, nil
 	}
 	s, err := a.view(ctx, t, rec, fresh.ID)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// Release removes the old container, which was kept until now, and what holds its names after an undo.
+// Release removes the old container, which was kept until now, and what holds its names after an
+// undo.
 func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	t, err := a.Store.Open(ctx, e)
 	if err != nil {
@@ -46,8 +47,9 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	return errors.Join(t.Drop(journal.Record), t.MarkReleased())
 }
 
-// dropNames removes whatever has a name of the token: after a commit the old container, after an undo what fences it, and
-// never the old one; unless that has been made anew since, so that it is not what was put aside any more.
+// dropNames removes whatever has a name of the token: after a commit the old container, after an
+// undo what fences it, and never the old one; unless that has been made anew since, so that it is
+// not what was put aside any more.
 func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate, rec stepRecord, aside string) error {
 	for _, name := range []string{lineage.AsideName(token), lineage.ReturnName(token)} {
 		holder, err := target.FindHolder(ctx, a.Engine, name)

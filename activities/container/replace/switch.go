@@ -24,8 +24,8 @@ import (
 // barrierCommand is nothing that any image has.
 const barrierCommand = "/unwind-holds-this-name"
 
-// barrier takes a name for good, so that the old container cannot get it any more. It is not taken where the old
-// container has it.
+// barrier takes a name for good, so that the old container cannot get it any more. It is not taken
+// where the old container has it.
 func (a *Action) barrier(ctx context.Context, name string, r replacement) (taken bool, err error) {
 	for _, image := range []string{r.Old.Image, r.Image} { // somebody may have removed one
 		_, err = a.Engine.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{barrierCommand}},
@@ -58,7 +58,8 @@ func (w *swap) make(ctx context.Context, doc string, plan blueprint.Blueprint) (
 	point.Reach("container.replace:" + doc + "-made")
 	for _, n := range plan.Extra {
 		if err := w.Engine.NetworkConnect(ctx, n.Network, own.ID, n.Endpoint); err != nil {
-			return "", errors.Join(engine.Explain("connecting the new container to network "+n.Network, err), w.Lineage.RemoveMade(context.WithoutCancel(ctx), own.ID))
+			return "", errors.Join(engine.Explain("connecting the new container to network "+n.Network, err),
+				w.Lineage.RemoveMade(context.WithoutCancel(ctx), own.ID))
 		}
 	}
 	m.ID = own.ID
@@ -155,7 +156,8 @@ func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, err
 	return failure, err
 }
 
-// takeTurn is the last thing that an undo can forestall without a trace: whoever writes the document first, has the turn.
+// takeTurn is the last thing that an undo can forestall without a trace: whoever writes the
+// document first, has the turn.
 func (w *swap) takeTurn() error {
 	if err := w.token.CheckOpen(); err != nil {
 		return err
@@ -172,8 +174,8 @@ func (a *Action) setRestarts(ctx context.Context, name string, policy container.
 	return engine.Explain("setting when container "+name+" is started again", err)
 }
 
-// start starts a container of ours and waits until it is well, as far as its image says what that is. One that does not
-// come up is the step's failure.
+// start starts a container of ours and waits until it is well, as far as its image says what that
+// is. One that does not come up is the step's failure.
 func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) {
 	fail := func(format string, args ...any) *activities.Error {
 		return &activities.Error{Type: activities.Unsuccessful, Message: fmt.Sprintf("the new container "+format, args...)}
@@ -192,7 +194,8 @@ func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) 
 			return nil, engine.Explain("looking at the new container", err)
 		case !c.State.Running:
 			return fail("has ended with exit status %d", c.State.ExitCode), nil
-		case c.State.Health == nil || c.State.Health.Status == container.Healthy || c.State.Health.Status == container.NoHealthcheck:
+		case c.State.Health == nil || c.State.Health.Status == container.Healthy ||
+			c.State.Health.Status == container.NoHealthcheck:
 			return nil, nil //nolint:nilnil // it is well
 		case c.State.Health.Status == container.Unhealthy:
 			return fail("is unhealthy, as its own health check says"), nil
@@ -205,7 +208,8 @@ func (w *swap) start(ctx context.Context, id string) (*activities.Error, error) 
 	}
 }
 
-// defaults are the settings that the old container had from its image, and not from people; nil: its image is gone.
+// defaults are the settings that the old container had from its image, and not from people; nil:
+// its image is gone.
 func (w *swap) defaults(ctx context.Context) *dockerspec.DockerOCIImageConfig {
 	from, err := w.Lineage.Origin(ctx, w.rec.Old)
 	if err != nil {
@@ -218,15 +222,18 @@ func (w *swap) defaults(ctx context.Context) *dockerspec.DockerOCIImageConfig {
 	return img.Config
 }
 
-// sweep removes what the token's forwards have made and not named, or named and not removed; but not what is kept.
+// sweep removes what the token's forwards have made and not named, or named and not removed; but
+// not what is kept.
 func (a *Action) sweep(ctx context.Context, token, keep string) error {
-	found, err := a.Engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/"+lineage.NamePrefix(token)))})
+	found, err := a.Engine.ContainerList(ctx,
+		container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/"+lineage.NamePrefix(token)))})
 	if err != nil {
 		return engine.Explain("looking for what was left over", err)
 	}
 	for _, c := range found {
 		left := slices.ContainsFunc(c.Names, func(name string) bool {
-			return strings.HasPrefix(name, "/"+lineage.NamePrefix(token)+newDoc+"-") || strings.HasPrefix(name, "/"+lineage.NamePrefix(token)+trialDoc+"-")
+			return strings.HasPrefix(name, "/"+lineage.NamePrefix(token)+newDoc+"-") ||
+				strings.HasPrefix(name, "/"+lineage.NamePrefix(token)+trialDoc+"-")
 		})
 		if left && c.ID != keep {
 			if err := a.Lineage.RemoveMade(ctx, c.ID); err != nil {

@@ -18,11 +18,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// undoTurnTime is how long an undo waits for another one: it is only kinder to the old container not to have two at work
-// on it. None relies on it.
+// undoTurnTime is how long an undo waits for another one: it is only kinder to the old container
+// not to have two at work on it. None relies on it.
 const undoTurnTime = 5 * time.Second
 
-func (a *Action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (undone activities.Undone, err error) {
+func (a *Action) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (undone activities.Undone,
+	err error) {
 	t, err := a.Store.Open(ctx, e)
 	if err != nil {
 		return undone, err
@@ -54,7 +55,8 @@ func (a *Action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	return undone, err
 }
 
-// settledOr is nil where another undo has come to its end, with its outcome: then what stopped this one was that.
+// settledOr is nil where another undo has come to its end, with its outcome: then what stopped this
+// one was that.
 func (a *Action) settledOr(t *journal.Token, undone *activities.Undone, err error) error {
 	if err == nil {
 		return nil
@@ -66,7 +68,8 @@ func (a *Action) settledOr(t *journal.Token, undone *activities.Undone, err erro
 	return errors.Join(err, failed)
 }
 
-func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.Token, d activities.Decision) (activities.Undone, error) {
+func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.Token,
+	d activities.Decision) (activities.Undone, error) {
 	var fresh, trial, aside reference
 	if err := a.checkNotLost(t, d.Done); err != nil {
 		return activities.Undone{}, err
@@ -85,15 +88,18 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 	}
 	rec, found, err := a.readRecord(ctx, t)
 	if err != nil || !found {
-		return activities.Undone{}, errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone", e.Token))
+		return activities.Undone{},
+			errors.Join(err, activities.Errorf(activities.DamagedRecord, "the record of token %s is gone", e.Token))
 	}
 	if err := a.Leases.Wait(ctx, engine.NameOf(rec.Old), e.Token); err != nil {
 		return activities.Undone{}, err
 	}
 	if _, err := a.Engine.ContainerInspect(ctx, rec.Old.ID); d.Orphan && engine.IsNotFound(err) {
 		return activities.Undone{
-			Outcome:  activities.Residue,
-			Observed: fmt.Sprintf("the old container %s has been removed by somebody: there is nothing to switch back to, and what has its name now is left as it is", rec.Old.ID[:12]),
+			Outcome: activities.Residue,
+			Observed: fmt.Sprintf(
+				"the old container %s has been removed by somebody: there is nothing to switch back to, and what has its name "+
+					"now is left as it is", rec.Old.ID[:12]),
 		}, nil
 	}
 	occupant, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
@@ -122,8 +128,8 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 	return a.report(ctx, rec)
 }
 
-// checkNotLost is DamagedRecord where the document is gone that names the new container, or the one that was put aside. An undo writes
-// the one that was put aside last.
+// checkNotLost is DamagedRecord where the document is gone that names the new container, or the one
+// that was put aside. An undo writes the one that was put aside last.
 func (a *Action) checkNotLost(t *journal.Token, isDone bool) error {
 	hasAside, err := t.Has(asideDoc)
 	if err != nil {
@@ -144,8 +150,8 @@ func (a *Action) checkNotLost(t *journal.Token, isDone bool) error {
 	return t.CheckNotLost(isDone)
 }
 
-// readRecord reads the record of a token, with the id that the old container has now: a step before may have been rolled back
-// since, though this one stands in its way.
+// readRecord reads the record of a token, with the id that the old container has now: a step before
+// may have been rolled back since, though this one stands in its way.
 func (a *Action) readRecord(ctx context.Context, t *journal.Token) (rec stepRecord, found bool, err error) {
 	if found, err = t.Read(journal.Record, &rec); err != nil || !found {
 		return rec, found, err
@@ -154,9 +160,10 @@ func (a *Action) readRecord(ctx context.Context, t *journal.Token) (rec stepReco
 	return rec, true, err
 }
 
-// decide looks for drift, each time again for as long as the new container is there. What is not there any more once an undo
-// has decided, that undo may have removed.
-func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, fresh string, d activities.Decision) (occupant string, drifted activities.Undone, err error) {
+// decide looks for drift, each time again for as long as the new container is there. What is not
+// there any more once an undo has decided, that undo may have removed.
+func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, fresh string,
+	d activities.Decision) (occupant string, drifted activities.Undone, err error) {
 	seen, failed := a.view(ctx, t, rec, fresh)
 	var back goingBack
 	found, err := t.Read(backDoc, &back)
@@ -194,7 +201,8 @@ func (a *Action) stands(ctx context.Context, id string) (bool, error) {
 
 func goneForGood(old container.InspectResponse) error {
 	return activities.Errorf(activities.DamagedRecord,
-		"the old container %s has been removed by somebody: there is nothing to switch back to; resolve with accept to keep the new one", old.ID[:12])
+		"the old container %s has been removed by somebody: there is nothing to switch back to; resolve with accept to "+
+			"keep the new one", old.ID[:12])
 }
 
 // goingBack is what an undo has decided, once it has looked for drift.
@@ -203,7 +211,8 @@ type goingBack struct {
 	Occupant string `json:"occupant,omitempty"`
 }
 
-// removeMade removes what the step has made: the new container, under whatever id it has now, the trial, and what has no name yet.
+// removeMade removes what the step has made: the new container, under whatever id it has now, the
+// trial, and what has no name yet.
 func (a *Action) removeMade(ctx context.Context, token, fresh, trial string) error {
 	ids := []string{fresh, trial}
 	if fresh != "" {
@@ -224,8 +233,8 @@ func (a *Action) removeMade(ctx context.Context, token, fresh, trial string) err
 	return a.sweep(ctx, token, "")
 }
 
-// bringBack gives the old container its name again and starts it. It ends when no forward and no other undo of the token
-// can do anything to it any more: both names by which they could are taken.
+// bringBack gives the old container its name again and starts it. It ends when no forward and no
+// other undo of the token can do anything to it any more: both names by which they could are taken.
 func (a *Action) bringBack(ctx context.Context, token string, r replacement) error {
 	old, back, aside := r.Old, lineage.ReturnName(token), lineage.AsideName(token)
 	name := engine.NameOf(old)
@@ -269,8 +278,8 @@ func (a *Action) bringBack(ctx context.Context, token string, r replacement) err
 	}
 }
 
-// restart starts the old container under the name that only an undo gives it. A forward may be stopping it at this moment:
-// it must not end after its start, so it is stopped first.
+// restart starts the old container under the name that only an undo gives it. A forward may be
+// stopping it at this moment: it must not end after its start, so it is stopped first.
 func (a *Action) restart(ctx context.Context, name string, old container.InspectResponse) error {
 	if err := a.Engine.ContainerStop(ctx, name, container.StopOptions{}); err != nil {
 		return engine.Explain("stopping the old container", err)
@@ -292,13 +301,15 @@ func (a *Action) report(ctx context.Context, rec stepRecord) (activities.Undone,
 		return activities.Undone{}, engine.Explain("looking at the old container", err)
 	}
 	undone := activities.Undone{
-		Outcome:  activities.Compensated,
-		Observed: fmt.Sprintf("container %s (%s) has its name %s again, and runs", rec.Old.ID[:12], rec.Old.Config.Image, name),
-		Losses:   slices.Concat(rec.losses(), moved(rec.Old, now), target.NotRolledBack(rec.Old, rec.Ignore)),
+		Outcome: activities.Compensated,
+		Observed: fmt.Sprintf("container %s (%s) has its name %s again, and runs", rec.Old.ID[:12], rec.Old.Config.Image,
+			name),
+		Losses: slices.Concat(rec.losses(), moved(rec.Old, now), target.NotRolledBack(rec.Old, rec.Ignore)),
 	}
 	if engine.NameOf(now) != name || !now.State.Running {
 		undone.Outcome = activities.Residue
-		undone.Observed = fmt.Sprintf("container %s is called %s and is %s; it was running as %s", rec.Old.ID[:12], engine.NameOf(now), now.State.Status, name)
+		undone.Observed = fmt.Sprintf("container %s is called %s and is %s; it was running as %s", rec.Old.ID[:12],
+			engine.NameOf(now), now.State.Status, name)
 	}
 	return undone, nil
 }

@@ -50,7 +50,8 @@ func (s Store) CheckPlace(ctx context.Context, at activities.Place) error {
 		return err
 	}
 	if engine != here {
-		return activities.Errorf(activities.WrongPlace, "the step ran on container engine %s; this worker's engine is %s", engine, here)
+		return activities.Errorf(activities.WrongPlace, "the step ran on container engine %s; this worker's engine is %s",
+			engine, here)
 	}
 	return nil
 }

@@ -26,9 +26,10 @@ type Scene struct {
 
 var _ activities.Scene = Scene{}
 
-// Check runs a step's checks of a kind; those that do not say of which they are, are of the kind otherwise. One that does not
-// hold is the step's failure; any other error is not.
-func (s Scene) Check(ctx context.Context, checks []activities.Check, when, otherwise activities.When) (*activities.Error, error) {
+// Check runs a step's checks of a kind; those that do not say of which they are, are of the kind
+// otherwise. One that does not hold is the step's failure; any other error is not.
+func (s Scene) Check(ctx context.Context, checks []activities.Check, when,
+	otherwise activities.When) (*activities.Error, error) {
 	// What runs inside the container could run there as a step too.
 	err := activities.RunChecks(activities.WithCheckCommands(ctx, []string{"*"}), checks, when, otherwise, s)
 	var failed *activities.Error
@@ -81,7 +82,8 @@ func (s Scene) readOnce(ctx context.Context, name string) (content []byte, link 
 	case !stat.Mode.IsRegular():
 		return nil, "", activities.Errorf(activities.CheckFailed, "%s is no regular file", name)
 	case stat.Size > maxCheckedFile:
-		return nil, "", activities.Errorf(activities.Refused, "%s has %s; a check reads at most %d", name, activities.CountOf(stat.Size, "byte"), maxCheckedFile)
+		return nil, "", activities.Errorf(activities.Refused, "%s has %s; a check reads at most %d", name,
+			activities.CountOf(stat.Size, "byte"), maxCheckedFile)
 	}
 	r := tar.NewReader(stream)
 	if _, err := r.Next(); err != nil {

@@ -45,19 +45,21 @@ const KeyPrefix = "container:"
 func inspect(ctx context.Context, e engine.Client, name string) (container.InspectResponse, error) {
 	c, err := e.ContainerInspect(ctx, name)
 	if engine.IsNotFound(err) {
-		return c, activities.RefuseCurrent(KeyPrefix+name, "container: the engine has no container %q; docker ps --all lists those that it has", name)
+		return c, activities.RefuseCurrent(KeyPrefix+name,
+			"container: the engine has no container %q; docker ps --all lists those that it has", name)
 	}
 	if err != nil {
 		return c, engine.Explain("looking for container "+name, err)
 	}
 	if !c.State.Running {
-		return c, activities.RefuseCurrent(KeyPrefix+name, "container: %s is not running (%s); docker start %[1]s starts it", name, c.State.Status)
+		return c, activities.RefuseCurrent(KeyPrefix+name, "container: %s is not running (%s); docker start %[1]s starts it",
+			name, c.State.Status)
 	}
 	return c, CheckAwake(c, name)
 }
 
-// Preflight refuses a container in which no step can run now. It says nothing of one that is named by its id: finding out which
-// container has taken its place can finish a change of places.
+// Preflight refuses a container in which no step can run now. It says nothing of one that is named
+// by its id: finding out which container has taken its place can finish a change of places.
 func Preflight(ctx context.Context, e engine.Client, name string) error {
 	if isID(name) {
 		return nil
@@ -112,7 +114,8 @@ func NotCompared(ignore []string) []string {
 	if len(ignore) == 0 {
 		return nil
 	}
-	return []string{"what is written below " + strings.Join(ignore, ", ") + " is neither compared nor kept: it is thrown away"}
+	return []string{"what is written below " + strings.Join(ignore, ", ") +
+		" is neither compared nor kept: it is thrown away"}
 }
 
 // DefaultIgnore is what a step ignores that does not say so itself.

@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// Touches names a container by its full id and by its name, and all that is mounted in it: a command may write there. Nothing is
-// named of a container that does not exist.
+// Touches names a container by its full id and by its name, and all that is mounted in it: a
+// command may write there. Nothing is named of a container that does not exist.
 func Touches(ctx context.Context, e engine.Client, name string) ([]activities.Touch, error) {
 	c, err := e.ContainerInspect(ctx, name)
 	if engine.IsNotFound(err) {

@@ -18,7 +18,8 @@ type View struct {
 	Stopped bool
 	Now     manifest.Manifest
 	Before  manifest.Manifest
-	// After is nil where the step has not come to its end: then nobody can tell its doings from others'.
+	// After is nil where the step has not come to its end: then nobody can tell its doings from
+	// others'.
 	After manifest.Manifest
 	// Unread says that Now could not be read.
 	Unread bool
@@ -58,10 +59,12 @@ func (v View) String() string {
 	return fmt.Sprintf("%s changed in %s since the step", activities.CountOf(len(v.After.Diff(v.Now)), "path"), v.Name)
 }
 
-// Observation prefers what is expected where a step has changed nothing: as left, or after its undo as before.
+// Observation prefers what is expected where a step has changed nothing: as left, or after its undo
+// as before.
 func (v View) Observation(undone bool) activities.Observation {
 	drift := v.Drift()
-	left := activities.Observation{State: activities.AsLeft, Detail: fmt.Sprintf("the filesystem of %s equals that after the step", v.Name)}
+	left := activities.Observation{State: activities.AsLeft,
+		Detail: fmt.Sprintf("the filesystem of %s equals that after the step", v.Name)}
 	switch {
 	case v.Unread:
 		return activities.Observation{State: activities.Unseen, Detail: "the filesystem of " + v.Name + " cannot be read"}
@@ -70,16 +73,19 @@ func (v View) Observation(undone bool) activities.Observation {
 	case !undone && v.After != nil && len(v.After.Diff(v.Now)) == 0:
 		return left
 	case len(v.Before.Diff(v.Now)) == 0:
-		return activities.Observation{State: activities.AsBefore, Detail: fmt.Sprintf("the filesystem of %s equals that before the step", v.Name)}
+		return activities.Observation{State: activities.AsBefore,
+			Detail: fmt.Sprintf("the filesystem of %s equals that before the step", v.Name)}
 	case v.After == nil:
-		return activities.Observation{State: activities.Unseen, Detail: "the step has not come to its end: what it has changed cannot be told from what others have"}
+		return activities.Observation{State: activities.Unseen,
+			Detail: "the step has not come to its end: what it has changed cannot be told from what others have"}
 	case drift == nil:
 		return left
 	}
 	return activities.Observation{State: activities.Elsewise, Detail: v.String(), Drift: drift}
 }
 
-// Accept takes differences that are nobody's doing, as far as they are still there, for what was there before and after the step.
+// Accept takes differences that are nobody's doing, as far as they are still there, for what was
+// there before and after the step.
 func (v *View) Accept(all map[string]manifest.Difference) {
 	v.Before = v.Before.Accept(all, v.Now)
 	if v.After != nil {
@@ -87,8 +93,8 @@ func (v *View) Accept(all map[string]manifest.Difference) {
 	}
 }
 
-// AdoptOwn takes what the step has changed itself, and what is in folders that it has made, as it is now: processes that it had
-// left running have gone on writing there.
+// AdoptOwn takes what the step has changed itself, and what is in folders that it has made, as it
+// is now: processes that it had left running have gone on writing there.
 func (v *View) AdoptOwn() {
 	own := map[string]bool{}
 	for _, line := range v.Before.Diff(v.After) {

@@ -27,7 +27,8 @@ func TestKeeping(t *testing.T) {
 	actiontest.Run(t, keeping)
 }
 
-// keeping is brief: with docker commit, and what a rollback of the container itself may meet is tested in package dockercommit.
+// keeping is brief: with docker commit, and what a rollback of the container itself may meet is
+// tested in package dockercommit.
 var keeping = actiontest.Case{
 	Name:   "container.exec that keeps copies of volumes",
 	Action: "container.exec",
@@ -41,11 +42,13 @@ var keeping = actiontest.Case{
 	With: func(dir string) any {
 		return map[string]any{
 			"container": containertest.NameIn(dir), "volumes": "snapshot",
-			"command": "echo two >/srv/a; echo two >/data/a; rm -r /data/d; touch /data/new; /bin/sleep 600 & echo canary-4711-secret",
+			"command": "echo two >/srv/a; echo two >/data/a; rm -r /data/d; touch /data/new; /bin/sleep 600 & echo " +
+				"canary-4711-secret",
 		}
 	},
 	Next: func(dir string) any {
-		return map[string]any{"container": containertest.NameIn(dir), "volumes": "snapshot", "command": "echo next >>/srv/a; echo next >>/data/a; mkdir /data/e"}
+		return map[string]any{"container": containertest.NameIn(dir), "volumes": "snapshot",
+			"command": "echo next >>/srv/a; echo next >>/data/a; mkdir /data/e"}
 	},
 	Checks:    []activities.Check{{Exists: &activities.ExistsCheck{Path: "/data/a"}}},
 	Manifest:  func(t testing.TB, dir string) string { return containertest.Files(t, containertest.In(t, dir)) },
@@ -53,12 +56,13 @@ var keeping = actiontest.Case{
 	Meanwhile: func(t testing.TB, dir string) { containertest.In(t, dir).Run(t, "echo meanwhile >/data/b") },
 	Undone:    activities.Compensated,
 	Redone:    func(left, now string) bool { return timeless(left) == timeless(now) },
-	Reset:     func(before, after string) bool { return true }, // it leaves volumes as they are: see the tests of container.exec
-	Secret:    "canary-4711-secret",
-	Sample:    1,
-	Anew:      true,
-	Brief:     true,
-	Own:       []string{"container.exec:volumes-kept", "container.exec:volumes-restored"},
+	// it leaves volumes as they are: see the tests of container.exec
+	Reset:  func(before, after string) bool { return true },
+	Secret: "canary-4711-secret",
+	Sample: 1,
+	Anew:   true,
+	Brief:  true,
+	Own:    []string{"container.exec:volumes-kept", "container.exec:volumes-restored"},
 }
 
 var times = regexp.MustCompile(`(?m)^(\S+ . \d+ \d+:\d+) \d+ `)
@@ -66,7 +70,8 @@ var times = regexp.MustCompile(`(?m)^(\S+ . \d+ \d+:\d+) \d+ `)
 // timeless is a manifest without times: a command that runs again leaves others.
 func timeless(manifest string) string { return times.ReplaceAllString(manifest, "$1 ") }
 
-// startWithVolume starts a box with a volume of its own, of the same name, at /data. Both are gone after the test.
+// startWithVolume starts a box with a volume of its own, of the same name, at /data. Both are gone
+// after the test.
 func startWithVolume(t testing.TB) *containertest.Box {
 	t.Helper()
 	name := "unwind-test-" + containertest.Random()

@@ -89,8 +89,8 @@ type BusyError struct{ Why string }
 
 func (b *BusyError) Error() string { return b.Why }
 
-// Copy makes a copy of a volume at to, in the place of what is there, and returns what is in it: what the volume held at one
-// moment. It is on the disk when Copy returns.
+// Copy makes a copy of a volume at to, in the place of what is there, and returns what is in it:
+// what the volume held at one moment. It is on the disk when Copy returns.
 func Copy(root, to string, p *Progress) (Content, error) {
 	const tries = 3
 	for range tries {

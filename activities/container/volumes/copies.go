@@ -31,8 +31,8 @@ func (c Copies) stage(v Volume) string {
 	return filepath.Join(filepath.Dir(v.Root), "unwind-"+filepath.Base(c.Token.Dir()))
 }
 
-// Keep copies the volumes of a step whose record is yet to be made, adds what is in the copies to manifests, and notes in
-// Volumes what they take.
+// Keep copies the volumes of a step whose record is yet to be made, adds what is in the copies to
+// manifests, and notes in Volumes what they take.
 func (c Copies) Keep(ctx context.Context, into ...manifest.Manifest) error {
 	if len(c.Volumes) == 0 {
 		return nil
@@ -83,9 +83,10 @@ type restoration struct {
 	Differs []string `json:"differs,omitempty"`
 }
 
-// Restore brings the volumes back, once for each turn, and says what of them is not as before. In is the id of the container
-// that the step's has become. Seen is what may be overwritten; nil: all.
-func (c Copies) Restore(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string, err error) {
+// Restore brings the volumes back, once for each turn, and says what of them is not as before. In
+// is the id of the container that the step's has become. Seen is what may be overwritten; nil: all.
+func (c Copies) Restore(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string,
+	err error) {
 	unlock, err := c.awaitTurn(ctx)
 	if err != nil {
 		return nil, err
@@ -108,8 +109,8 @@ func (c Copies) Restore(ctx context.Context, turn, in string, before, seen manif
 	return done.Differs, c.clearStages() // from here on no other call does more
 }
 
-// turnPatience is how long a call waits for another that is restoring the same volumes. One that is stopped holds nobody up:
-// it is overtaken, and then does no more.
+// turnPatience is how long a call waits for another that is restoring the same volumes. One that is
+// stopped holds nobody up: it is overtaken, and then does no more.
 const turnPatience = 5 * time.Second
 
 // awaitTurn waits for another call's turn to be over.
@@ -126,11 +127,13 @@ func (c Copies) awaitTurn(ctx context.Context) (unlock func(), err error) {
 	return lock.Release, nil
 }
 
-// CheckWriters is an error where a container other than the one with id in may be writing to what is brought back.
+// CheckWriters is an error where a container other than the one with id in may be writing to what
+// is brought back.
 func (c Copies) CheckWriters(ctx context.Context, in string) error {
 	who, err := findWriter(ctx, c.Engine, c.Volumes, in)
 	if err == nil && who != "" {
-		err = activities.Errorf(activities.ActionFailed, "volumes: %s: stop it, for it may be writing to what is brought back", who)
+		err = activities.Errorf(activities.ActionFailed,
+			"volumes: %s: stop it, for it may be writing to what is brought back", who)
 	}
 	return err
 }
@@ -160,13 +163,15 @@ func (v Volume) explain(err error) error {
 	return fmt.Errorf("volume %s: %w", v.Name, err)
 }
 
-func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string, err error) {
+func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string,
+	err error) {
 	if err := c.CheckWriters(ctx, in); err != nil {
 		return nil, err
 	}
 	for _, v := range c.Volumes {
 		if _, err := os.Lstat(v.Root); errors.Is(err, fs.ErrNotExist) {
-			return nil, activities.Errorf(activities.ActionFailed, "volume %s is gone; docker volume create %[1]s makes it anew, and what it held is put into it", v.Name)
+			return nil, activities.Errorf(activities.ActionFailed,
+				"volume %s is gone; docker volume create %[1]s makes it anew, and what it held is put into it", v.Name)
 		}
 		r := Restore{
 			Root: v.Root, Copy: filepath.Join(c.dir(), v.Name), Stage: c.stage(v),

@@ -45,7 +45,8 @@ func Weigh(m manifest.Manifest, all []Volume) error {
 func (v Volume) addContent(m manifest.Manifest, c Content) {
 	for at, e := range c {
 		n := manifest.Node{
-			Path: v.path(at), Kind: e.Kind, Mode: int64(e.Mode), Owner: fmt.Sprintf("%d:%d", e.UID, e.GID), MTime: e.MTime, Size: e.Size,
+			Path: v.path(at), Kind: e.Kind, Mode: int64(e.Mode), Owner: fmt.Sprintf("%d:%d", e.UID, e.GID), MTime: e.MTime,
+			Size:   e.Size,
 			Digest: e.Digest, Link: e.Link, Caps: e.Attributes, File: e.Same,
 		}
 		if e.Device != 0 {
@@ -71,7 +72,8 @@ func (v Volume) contentIn(m manifest.Manifest) (Content, error) {
 			e.Device, err = strconv.ParseUint(n.Device, 16, 64)
 		}
 		if _, scanned := fmt.Sscanf(n.Owner, "%d:%d", &e.UID, &e.GID); err != nil || scanned != nil {
-			return nil, activities.Errorf(activities.DamagedRecord, "the manifest of volume %s says of %s what it cannot be", v.Name, at)
+			return nil, activities.Errorf(activities.DamagedRecord, "the manifest of volume %s says of %s what it cannot be",
+				v.Name, at)
 		}
 		c[at] = e
 	}

@@ -10,11 +10,13 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// TestWhatChangesAfterItWasLookedAtIsPutBack: what comes out of a volume is looked at before it is taken for what was seen.
+// TestWhatChangesAfterItWasLookedAtIsPutBack: what comes out of a volume is looked at before it is
+// taken for what was seen.
 func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
 	testrun.NeedRoot(t, "volumes")
 	dir := t.TempDir()
-	r := Restore{Root: filepath.Join(dir, "volume", "_data"), Copy: filepath.Join(dir, "copy"), Stage: filepath.Join(dir, "volume", "stage")}
+	r := Restore{Root: filepath.Join(dir, "volume", "_data"), Copy: filepath.Join(dir, "copy"),
+		Stage: filepath.Join(dir, "volume", "stage")}
 	require.NoError(t, os.MkdirAll(r.Root, 0o755))
 	at := filepath.Join(r.Root, "a")
 	require.NoError(t, os.WriteFile(at, []byte("kept"), 0o600))

@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Progress is how far the work on a volume has come, for people who watch. A nil one is told nothing.
+// Progress is how far the work on a volume has come, for people who watch. A nil one is told
+// nothing.
 type Progress struct{ now atomic.Pointer[phase] }
 
 type phase struct {

@@ -35,7 +35,8 @@ func newHold(t *testing.T, name string) hold {
 	return h
 }
 
-// set waits while a process that another test has just begun still has the file open, as a copy of this one.
+// set waits while a process that another test has just begun still has the file open, as a copy of
+// this one.
 func (h hold) set(kind int) {
 	h.Helper()
 	require.EventuallyWithT(h, func(c *assert.CollectT) {
@@ -52,7 +53,8 @@ func (h hold) waitedFor() bool {
 	return err == nil && kind != unix.F_WRLCK
 }
 
-// call begins an activity of the container's world, as a worker runs it. Told receives what its heartbeats say.
+// call begins an activity of the container's world, as a worker runs it. Told receives what its
+// heartbeats say.
 func (s *scene) call(name string, argument any) (told <-chan string, ended <-chan error) {
 	lines, end := make(chan string, 1000), make(chan error, 1)
 	env := new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment()
@@ -67,7 +69,8 @@ func (s *scene) call(name string, argument any) (told <-chan string, ended <-cha
 	go func() {
 		env.ExecuteWorkflow(func(ctx workflow.Context) error {
 			ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-				StartToCloseTimeout: time.Minute, HeartbeatTimeout: 3 * time.Second, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+				StartToCloseTimeout: time.Minute, HeartbeatTimeout: 3 * time.Second,
+				RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 			})
 			return workflow.ExecuteActivity(ctx, name, argument).Get(ctx, nil)
 		})
@@ -92,7 +95,8 @@ func (s *scene) await(told <-chan string, line string) {
 	}
 }
 
-// TestCopiesTellHowFarTheyHaveCome holds up a copy at the second of two files, and later the undo when it reads the copy.
+// TestCopiesTellHowFarTheyHaveCome holds up a copy at the second of two files, and later the undo
+// when it reads the copy.
 func TestCopiesTellHowFarTheyHaveCome(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, false)

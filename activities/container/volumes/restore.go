@@ -25,13 +25,13 @@ type Restore struct {
 	// Root is the volume, Copy a copy of it, and Want what was in that when it was made.
 	Root, Copy string
 	Want       Content
-	// Seen, where it is set, is what the volume held when it was decided to overwrite it: what is neither so nor as Want says
-	// is somebody's newer work, and nothing is done.
+	// Seen, where it is set, is what the volume held when it was decided to overwrite it: what is
+	// neither so nor as Want says is somebody's newer work, and nothing is done.
 	Seen Content
 	// Stage is a folder beside the volume for those who restore it, of this copy's own.
 	Stage string
-	// Over says, as an error, that the volume has been restored already, or must not be. It is asked when the stage stands:
-	// what makes it say so has to be there before the stages are cleared.
+	// Over says, as an error, that the volume has been restored already, or must not be. It is asked
+	// when the stage stands: what makes it say so has to be there before the stages are cleared.
 	Over func() error
 	// Progress, if set, is told how far the restore has come.
 	Progress *Progress
@@ -44,8 +44,9 @@ func (d *DriftError) Error() string {
 	return "changed meanwhile: " + strings.Join(d.Paths, ", ")
 }
 
-// Run brings back what differs, and says what then still does. Called again it does what is left. An error that is a DamageError
-// or a DriftError says that nothing was changed by this call. The stages are left to Clear.
+// Run brings back what differs, and says what then still does. Called again it does what is left.
+// An error that is a DamageError or a DriftError says that nothing was changed by this call. The
+// stages are left to Clear.
 func (r Restore) Run() (differs []string, err error) {
 	if err := r.checkCopy(); err != nil {
 		return nil, err
@@ -86,7 +87,8 @@ func (r Restore) checkCopy() error {
 		return &DamageError{err.Error()}
 	}
 	if differs := r.Want.differs(kept); len(differs) > 0 {
-		return &DamageError{fmt.Sprintf("%s changed in the copy %s since it was made, among them %s", activities.CountOf(len(differs), "path"), r.Copy, differs[0])}
+		return &DamageError{fmt.Sprintf("%s changed in the copy %s since it was made, among them %s",
+			activities.CountOf(len(differs), "path"), r.Copy, differs[0])}
 	}
 	return nil
 }
@@ -110,8 +112,8 @@ func (r Restore) newer(now Content, todo []string) (paths []string) {
 	return paths
 }
 
-// half says that a folder may be on the way from one to the other: it is made so in several steps, and its time goes with
-// all that is done in it.
+// half says that a folder may be on the way from one to the other: it is made so in several steps,
+// and its time goes with all that is done in it.
 func half(is, seen, want Entry) bool {
 	return seen.folder() && (is.UID == seen.UID || is.UID == want.UID) && (is.GID == seen.GID || is.GID == want.GID) &&
 		(is.Mode == seen.Mode || is.Mode == want.Mode)
@@ -163,7 +165,8 @@ func (r Restore) openStaging() (*staging, error) {
 
 func (s *staging) closeFolders() { s.root.Close(); s.at.Close() }
 
-// restorePaths restores the paths in todo: it removes, then adds, then sets the attributes of folders.
+// restorePaths restores the paths in todo: it removes, then adds, then sets the attributes of
+// folders.
 func (s *staging) restorePaths(now Content, todo []string) error {
 	todo = s.withNames(todo)
 	for _, at := range slices.Backward(todo) { // what is in a folder before the folder
@@ -217,7 +220,8 @@ func (s *staging) nextName() string {
 	return strconv.Itoa(s.next)
 }
 
-// openParent opens the folder of a path in the volume. No link is followed, whoever has put one there.
+// openParent opens the folder of a path in the volume. No link is followed, whoever has put one
+// there.
 func (s *staging) openParent(at string) (*os.File, string, error) {
 	dir, name := path.Split(at)
 	f, err := s.openFolder(dir)
@@ -226,7 +230,8 @@ func (s *staging) openParent(at string) (*os.File, string, error) {
 
 func (s *staging) openFolder(dir string) (*os.File, error) {
 	fd, err := unix.Openat2(int(s.root.Fd()), "./"+strings.Trim(dir, "/"), &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
@@ -255,10 +260,12 @@ func (s *staging) takeOut(at string, is Entry) error {
 	return err
 }
 
-// errMeanwhile is that of a path which was changed after it was looked at. Who tries again sees what it is now.
+// errMeanwhile is that of a path which was changed after it was looked at. Who tries again sees
+// what it is now.
 var errMeanwhile = errors.New("somebody is changing it")
 
-// matches says that what was moved out of the volume is what was seen there. A folder's time changes with its content.
+// matches says that what was moved out of the volume is what was seen there. A folder's time
+// changes with its content.
 func (s *staging) matches(as string, is Entry, has bool) bool {
 	var st unix.Stat_t
 	if !has || unix.Fstatat(int(s.at.Fd()), as, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -299,7 +306,8 @@ func (s *staging) swapIn(want, is Entry, has bool) error {
 	return unix.Renameat2(from, as, to, name, unix.RENAME_NOREPLACE)
 }
 
-// setFolders restores the attributes of folders, inner ones first, since each change has touched the time of its folder.
+// setFolders restores the attributes of folders, inner ones first, since each change has touched
+// the time of its folder.
 func (s *staging) setFolders(todo []string) error {
 	dirs := map[string]bool{}
 	for _, at := range todo {

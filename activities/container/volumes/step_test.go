@@ -193,7 +193,8 @@ func TestAVolumeThatAnotherContainerMayWriteToIsRefused(t *testing.T) {
 	require.Empty(t, before.Changes(s.holds()))
 }
 
-// begun waits until run n of a step stands in the container, and returns its supervisor's process id.
+// begun waits until run n of a step stands in the container, and returns its supervisor's process
+// id.
 func (s *scene) begun(e activities.Entry, n int) int {
 	s.Helper()
 	j, err := journal.Open(filepath.Join(s.state, "container"))
@@ -220,7 +221,8 @@ func TestACommandThatRunsAgainFindsItsVolumesAsBefore(t *testing.T) {
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		r, err := s.action.Apply(context.Background(), e, s.step("cat /data/a; echo run >/data/a; while [ ! -e /tmp/go ]; do sleep 0.05; done"), "")
+		r, err := s.action.Apply(context.Background(), e,
+			s.step("cat /data/a; echo run >/data/a; while [ ! -e /tmp/go ]; do sleep 0.05; done"), "")
 		answered <- answer{r, err}
 	}()
 	supervisor := s.begun(e, 1)
@@ -239,8 +241,8 @@ func TestACommandThatRunsAgainFindsItsVolumesAsBefore(t *testing.T) {
 	require.Empty(t, before.Changes(s.holds()))
 }
 
-// TestAnUndoTakesNoOtherUndoForDrift has one undo look when another has brought back the container, but not yet its volume. It is not parallel,
-// like the next one.
+// TestAnUndoTakesNoOtherUndoForDrift has one undo look when another has brought back the container,
+// but not yet its volume. It is not parallel, like the next one.
 func TestAnUndoTakesNoOtherUndoForDrift(t *testing.T) {
 	s := newScene(t, false)
 	before := s.holds()
@@ -273,8 +275,8 @@ func TestAnUndoTakesNoOtherUndoForDrift(t *testing.T) {
 	require.Empty(t, before.Changes(s.holds()))
 }
 
-// TestNewerWorkStopsAnUndoThatHasBegun changes the volume when its container is rolled back already. It is not parallel: what
-// it does at a point, it would do for others.
+// TestNewerWorkStopsAnUndoThatHasBegun changes the volume when its container is rolled back
+// already. It is not parallel: what it does at a point, it would do for others.
 func TestNewerWorkStopsAnUndoThatHasBegun(t *testing.T) {
 	s := newScene(t, false)
 	before := s.holds()
@@ -315,7 +317,8 @@ func TestAContainerThatWasStoppedSinceStaysSo(t *testing.T) {
 	require.False(t, s.box.Inspect(t).State.Running)
 }
 
-// TestVolumesOfALostContainerComeBack: of an orphan, whose container was removed with the layers of the step.
+// TestVolumesOfALostContainerComeBack: of an orphan, whose container was removed with the layers of
+// the step.
 func TestVolumesOfALostContainerComeBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, true)

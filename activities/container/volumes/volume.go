@@ -20,8 +20,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
-// Volume is one that a step keeps a copy of. Its paths are in the manifests of the step beside those of the container, after
-// its name and a colon: so approvals cover them, and what others change in them is drift.
+// Volume is one that a step keeps a copy of. Its paths are in the manifests of the step beside
+// those of the container, after its name and a colon: so approvals cover them, and what others
+// change in them is drift.
 type Volume struct {
 	Name string `json:"name"`
 	// At is where the container has it, Root where the engine's host does.
@@ -50,36 +51,45 @@ func Find(ctx context.Context, e Engine, target container.InspectResponse) (all 
 			continue
 		}
 		if os.Geteuid() != 0 {
-			return nil, activities.Errorf(activities.Refused, "volumes: snapshot of volume %s needs a worker that is root on the engine's host; run one there, or %s", m.Name, wayOut)
+			return nil, activities.Errorf(activities.Refused,
+				"volumes: snapshot of volume %s needs a worker that is root on the engine's host; run one there, or %s", m.Name,
+				wayOut)
 		}
 		v, err := e.VolumeInspect(ctx, m.Name)
 		if err != nil {
 			return nil, engine.Explain("looking at volume "+m.Name, err)
 		}
 		if v.Driver != "local" || len(v.Options) > 0 {
-			return nil, activities.Errorf(activities.Refused, "volumes: snapshot knows volumes in folders of the engine alone, and %s is of driver %s with options %v; %s", m.Name, v.Driver, v.Options, wayOut)
+			return nil, activities.Errorf(activities.Refused,
+				"volumes: snapshot knows volumes in folders of the engine alone, and %s is of driver %s with options %v; %s",
+				m.Name, v.Driver, v.Options, wayOut)
 		}
 		if err := checkFolder(target.State.Pid, m.Destination, v.Mountpoint); err != nil {
-			return nil, activities.Errorf(activities.Refused, "volumes: volume %s is not at %s on this worker's host (%v); run the worker on the engine's host, or %s", m.Name, v.Mountpoint, err, wayOut)
+			return nil, activities.Errorf(activities.Refused,
+				"volumes: volume %s is not at %s on this worker's host (%v); run the worker on the engine's host, or %s", m.Name,
+				v.Mountpoint, err, wayOut)
 		}
 		all = append(all, Volume{Name: m.Name, At: m.Destination, Root: v.Mountpoint})
 	}
 	who, err := findWriter(ctx, e, all, target.ID)
 	if err == nil && who != "" {
-		err = activities.Errorf(activities.Refused, "volumes: %s, so that a copy could not tell its changes from the step's; stop it, or %s", who, wayOut)
+		err = activities.Errorf(activities.Refused,
+			"volumes: %s, so that a copy could not tell its changes from the step's; stop it, or %s", who, wayOut)
 	}
 	return all, err
 }
 
-// checkFolder makes sure that a folder of this host is what a process of the container has at a path, and is no mount of its
-// own here: then it can be gone when nobody uses it.
+// checkFolder makes sure that a folder of this host is what a process of the container has at a
+// path, and is no mount of its own here: then it can be gone when nobody uses it.
 func checkFolder(pid int, at, folder string) error {
-	root, err := unix.Open(filepath.Join("/proc", strconv.Itoa(pid), "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := unix.Open(filepath.Join("/proc", strconv.Itoa(pid), "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC,
+		0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(root)
-	inside, err := unix.Openat2(root, at, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	inside, err := unix.Openat2(root, at,
+		&unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
 	if err != nil {
 		return err
 	}
@@ -92,7 +102,8 @@ func checkFolder(pid int, at, folder string) error {
 		return errors.New("the container has another folder")
 	}
 	var mounted, around unix.Statx_t
-	if err := errors.Join(unix.Statx(unix.AT_FDCWD, folder, 0, unix.STATX_MNT_ID, &mounted), unix.Statx(unix.AT_FDCWD, filepath.Dir(folder), 0, unix.STATX_MNT_ID, &around)); err != nil {
+	if err := errors.Join(unix.Statx(unix.AT_FDCWD, folder, 0, unix.STATX_MNT_ID, &mounted),
+		unix.Statx(unix.AT_FDCWD, filepath.Dir(folder), 0, unix.STATX_MNT_ID, &around)); err != nil {
 		return err
 	}
 	if mounted.Mnt_id != around.Mnt_id {
@@ -101,7 +112,8 @@ func checkFolder(pid int, at, folder string) error {
 	return nil
 }
 
-// findWriter says which other container runs that may write to one of the volumes; empty: none does.
+// findWriter says which other container runs that may write to one of the volumes; empty: none
+// does.
 func findWriter(ctx context.Context, e Engine, all []Volume, but string) (string, error) {
 	for _, v := range all {
 		users, err := e.ContainerList(ctx, container.ListOptions{Filters: filters.NewArgs(filters.Arg("volume", v.Name))})
@@ -111,7 +123,8 @@ func findWriter(ctx context.Context, e Engine, all []Volume, but string) (string
 		for _, c := range users {
 			writes := slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool { return m.Name == v.Name && m.RW })
 			if c.ID != but && writes {
-				return fmt.Sprintf("container %s runs and may write to volume %s", strings.TrimPrefix(strings.Join(c.Names, " "), "/"), v.Name), nil
+				return fmt.Sprintf("container %s runs and may write to volume %s",
+					strings.TrimPrefix(strings.Join(c.Names, " "), "/"), v.Name), nil
 			}
 		}
 	}
@@ -120,7 +133,8 @@ func findWriter(ctx context.Context, e Engine, all []Volume, but string) (string
 
 // Cost says what a copy takes.
 func (v Volume) Cost() string {
-	return fmt.Sprintf("a copy of volume %s (at %s) is kept until the step's record is dropped: %s, %s", v.Name, v.At, activities.CountOf(v.Files, "path"), activities.CountOf(v.Bytes, "byte"))
+	return fmt.Sprintf("a copy of volume %s (at %s) is kept until the step's record is dropped: %s, %s", v.Name, v.At,
+		activities.CountOf(v.Files, "path"), activities.CountOf(v.Bytes, "byte"))
 }
 
 // Without is a container without the volumes that a copy is kept of.

@@ -32,15 +32,18 @@ func newShelf(t *testing.T) *shelf {
 	testrun.NeedRoot(t, "volumes")
 	testrun.NeedShell(t)
 	dir := t.TempDir()
-	s := &shelf{T: t, root: filepath.Join(dir, "volume", "_data"), copy: filepath.Join(dir, "copy"), stage: filepath.Join(dir, "volume", "stage")}
+	s := &shelf{T: t, root: filepath.Join(dir, "volume", "_data"), copy: filepath.Join(dir, "copy"),
+		stage: filepath.Join(dir, "volume", "stage")}
 	require.NoError(t, os.MkdirAll(s.root, 0o755))
 	s.sh(`mkdir -p a/b c empty doomed/sub; echo one >a/b/f; echo two >c/g; echo keep >same; ln -s ../nowhere a/link; ln a/b/f c/hard
 		echo x >doomed/sub/x; mkfifo -m 600 pipe; mknod -m 640 dev b 7 9; truncate -s 8M sparse; echo end >>sparse; echo r >turns
 		chown 12:34 a c/g; chmod 2750 a; chmod 4711 same; touch -h -d @1000000000.987654321 a/link; touch -d @1234567890.123456789 c/g same a .`)
 	s.set("c/g", "user.note", "kept")
 	s.set("a", "trusted.note", "kept")
-	// A default access list of a folder is one attribute; what is made in the folder would take it over.
-	list, err := hex.DecodeString("0200000001000700ffffffff02000500393000000400" + "0500ffffffff10000500ffffffff20000500ffffffff")
+	// A default access list of a folder is one attribute; what is made in the folder would take it
+	// over.
+	list, err := hex.DecodeString("0200000001000700ffffffff02000500393000000400" +
+		"0500ffffffff10000500ffffffff20000500ffffffff")
 	require.NoError(t, err)
 	require.NoError(t, unix.Setxattr(filepath.Join(s.root, "a"), "system.posix_acl_default", list, 0))
 	s.want, err = volumes.Copy(s.root, s.copy, nil)

@@ -114,7 +114,8 @@ func (s *Server) launch(options []string) (err error) {
 	peers = "http://" + peers
 	s.Command = func() *exec.Cmd {
 		return exec.Command("etcd", append([]string{
-			"--data-dir", filepath.Join(s.Dir, "data"), "--listen-client-urls", s.Endpoint(), "--advertise-client-urls", s.Endpoint(),
+			"--data-dir", filepath.Join(s.Dir, "data"), "--listen-client-urls", s.Endpoint(), "--advertise-client-urls",
+			s.Endpoint(),
 			"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default=" + peers,
 			"--heartbeat-interval", "50", "--election-timeout", "500",
 		}, options...)...)
@@ -155,7 +156,8 @@ func (s *Server) Connect() (*client.Client, error) {
 	return client.New(client.Config{Endpoints: []string{s.Endpoint()}, Logger: zap.NewNop(), DialTimeout: time.Minute})
 }
 
-// Dump is what keys with a prefix hold, except for what is ours: each key with its value and its lease. Revisions and versions are not in it.
+// Dump is what keys with a prefix hold, except for what is ours: each key with its value and its
+// lease. Revisions and versions are not in it.
 func Dump(ctx context.Context, c client.KV, prefix string) (string, error) {
 	r, err := c.Get(ctx, prefix+"\x00", client.WithRange(client.GetPrefixRangeEnd(prefix)))
 	if err != nil {

@@ -10,15 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxy stands between a world and its server, and cuts the line behind the first request that holds a text: before the server
-// has it, or when it has acted.
+// Proxy stands between a world and its server, and cuts the line behind the first request that
+// holds a text: before the server has it, or when it has acted.
 type Proxy struct {
 	Text string
-	// Instead is a text of the same length that the server gets in place of Text. The line is not cut then.
+	// Instead is a text of the same length that the server gets in place of Text. The line is not cut
+	// then.
 	Instead string
 	// Answered sends that request on, and cuts the line when the server has answered.
 	Answered bool
-	// Acted waits until the server has acted on that request, where its first answer does not tell. Defaults to that answer.
+	// Acted waits until the server has acted on that request, where its first answer does not tell.
+	// Defaults to that answer.
 	Acted func()
 	// Found is called before the server gets that request, and Ended is closed when that line is cut.
 	Found func()

@@ -15,9 +15,12 @@ const noteScheme = "note://"
 
 // addBesides adds resources, prompts and completions.
 func (s server) addBesides(to *sdk.Server) {
-	to.AddResource(&sdk.Resource{Name: "all", Description: "The ids of all notes.", URI: "notes://all", MIMEType: "text/plain"}, s.readAll)
-	to.AddResourceTemplate(&sdk.ResourceTemplate{Name: "note", Description: "One note.", URITemplate: noteScheme + "{id}"}, s.readOne)
-	to.AddPrompt(&sdk.Prompt{Name: "shorten", Description: "Asks for a shorter note.", Arguments: []*sdk.PromptArgument{{Name: "id", Required: true}}}, s.shorten)
+	to.AddResource(&sdk.Resource{Name: "all", Description: "The ids of all notes.", URI: "notes://all",
+		MIMEType: "text/plain"}, s.readAll)
+	to.AddResourceTemplate(&sdk.ResourceTemplate{Name: "note", Description: "One note.", URITemplate: noteScheme + "{id}"},
+		s.readOne)
+	to.AddPrompt(&sdk.Prompt{Name: "shorten", Description: "Asks for a shorter note.",
+		Arguments: []*sdk.PromptArgument{{Name: "id", Required: true}}}, s.shorten)
 }
 
 // options are those of a server that tells what changes.
@@ -47,7 +50,8 @@ func (s server) ids() (all []string) {
 }
 
 func (s server) readAll(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
-	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: r.Params.URI, Text: strings.Join(s.ids(), "\n")}}}, nil
+	return &sdk.ReadResourceResult{
+		Contents: []*sdk.ResourceContents{{URI: r.Params.URI, Text: strings.Join(s.ids(), "\n")}}}, nil
 }
 
 func (s server) readOne(_ context.Context, r *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
@@ -63,10 +67,12 @@ func (s server) shorten(_ context.Context, r *sdk.GetPromptRequest) (*sdk.GetPro
 	if err != nil {
 		return nil, err
 	}
-	return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: "Shorten: " + n.Body}}}}, nil
+	return &sdk.GetPromptResult{
+		Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: "Shorten: " + n.Body}}}}, nil
 }
 
-// tellOf tells the client of a call how far it has come, what was done, and that the note is another now.
+// tellOf tells the client of a call how far it has come, what was done, and that the note is
+// another now.
 func tellOf(of *sdk.Server, next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
 		call, isCall := r.(*sdk.CallToolRequest)
@@ -74,7 +80,9 @@ func tellOf(of *sdk.Server, next sdk.MethodHandler) sdk.MethodHandler {
 			return next(ctx, method, r)
 		}
 		if token := call.Params.GetProgressToken(); token != nil {
-			_ = call.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: 1, Total: 2, Message: "half of " + call.Params.Name})
+			_ = call.Session.NotifyProgress(ctx,
+				&sdk.ProgressNotificationParams{ProgressToken: token, Progress: 1, Total: 2,
+					Message: "half of " + call.Params.Name})
 		}
 		result, err := next(ctx, method, r)
 		if call.Params.Name == "put_note" {

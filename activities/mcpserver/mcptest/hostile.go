@@ -16,8 +16,8 @@ import (
 // hostileVariable makes a program the hostile server of a folder.
 const hostileVariable = "UNWIND_TEST_HOSTILE"
 
-// How a hostile server lists its tools: the content of the file "listing" in its folder. Before it answers, it says that its list is
-// another if the file is.
+// How a hostile server lists its tools: the content of the file "listing" in its folder. Before it
+// answers, it says that its list is another if the file is.
 const (
 	Endless = "endless" // each page leads to another
 	Circle  = "circle"  // the second page leads back to it
@@ -42,15 +42,17 @@ tools:
   make: {undo: [{tool: put, with: {value: unmade}}]}
 `
 
-// A hostile server keeps one value, the file "kept", as the JSON that it was given: get returns it, put replaces it. The tools act and make
-// answer with the file "answer". With a file "seed", a random number decides how it fails, in each answer.
+// A hostile server keeps one value, the file "kept", as the JSON that it was given: get returns it,
+// put replaces it. The tools act and make answer with the file "answer". With a file "seed", a
+// random number decides how it fails, in each answer.
 type hostile struct {
 	dir, listed string
 	out         *bufio.Writer
 	random      *rand.Rand
 }
 
-// StartHostile makes the folder of a hostile server, and returns its command line and its environment.
+// StartHostile makes the folder of a hostile server, and returns its command line and its
+// environment.
 func StartHostile(dir string) (command string, env []string, err error) {
 	command, env, err = Start(dir)
 	env[0] = hostileVariable + "=" + dir
@@ -118,7 +120,8 @@ func (h *hostile) say(line string) { _, _ = h.out.WriteString(line + "\n") }
 func (h *hostile) result(r hostileRequest) string {
 	switch r.Method {
 	case "initialize":
-		return `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{},"logging":{}},"serverInfo":{"name":"hostile","version":"1"}}`
+		return `{"protocolVersion":"2025-11-25","serverInfo":{"name":"hostile","version":"1"},` +
+			`"capabilities":{"tools":{"listChanged":true},"resources":{},"logging":{}}}`
 	case "tools/list":
 		return h.list(r.Params.Cursor)
 	case "tools/call":
@@ -127,7 +130,8 @@ func (h *hostile) result(r hostileRequest) string {
 	return `{"resources":[],"contents":[]}`
 }
 
-const hostileTools = `{"name":"get","inputSchema":{"type":"object"}},{"name":"put","inputSchema":{"type":"object"}},{"name":"act","inputSchema":{"type":"object"}},{"name":"make","inputSchema":{"type":"object"}}`
+const hostileTools = `{"name":"get","inputSchema":{"type":"object"}},{"name":"put","inputSchema":{"type":"object"}},` +
+	`{"name":"act","inputSchema":{"type":"object"}},{"name":"make","inputSchema":{"type":"object"}}`
 
 func (h *hostile) list(cursor string) string {
 	page, _ := strconv.Atoi(cursor)
@@ -136,7 +140,9 @@ func (h *hostile) list(cursor string) string {
 	case h.listed == Endless && page > 0:
 		return fmt.Sprintf(`{"tools":[],"nextCursor":"%s"}`, next)
 	case h.listed == Long && page > 0:
-		return fmt.Sprintf(`{"tools":[{"name":"t%s","description":"%s","inputSchema":{"type":"object"}}],"nextCursor":"%[1]s"}`, next, strings.Repeat("x", 1<<20))
+		return fmt.Sprintf(
+			`{"tools":[{"name":"t%s","description":"%s","inputSchema":{"type":"object"}}],"nextCursor":"%[1]s"}`, next,
+			strings.Repeat("x", 1<<20))
 	case h.listed == Deep:
 		return `{"tools":[{"name":"act","inputSchema":` + nested(500) + `}]}`
 	case h.listed == Circle && page > 0:
@@ -196,7 +202,8 @@ func (h *hostile) spoil(r hostileRequest, result string) string {
 	switch kind := h.random.IntN(24); kind {
 	case 0: // it tells more than anybody wants to hear
 		for range 5000 {
-			h.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("y", h.random.IntN(4000)) + `"}}`)
+			h.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` +
+				strings.Repeat("y", h.random.IntN(4000)) + `"}}`)
 			h.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		}
 	case 1: // it asks without end, and does not read meanwhile
@@ -215,7 +222,8 @@ func (h *hostile) spoil(r hostileRequest, result string) string {
 		h.say(`[{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":` + result + `}]`)
 		return ""
 	case 6:
-		h.say(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"error":{"code":-32000,"message":"` + strings.Repeat("m", 1<<20) + `","data":` + nested(5000) + `}}`)
+		h.say(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"error":{"code":-32000,"message":"` + strings.Repeat("m", 1<<20) +
+			`","data":` + nested(5000) + `}}`)
 		return ""
 	case 7:
 		h.say("this is no JSON")

@@ -15,12 +15,13 @@ import (
 // Token is what each request to Handler must bear.
 const Token = "sesame-4711-open"
 
-// Handler serves the server of a folder over streamable HTTP, to who bears the token; asJSON has it answer without a stream. It knows the
-// faults that a server can have that is not started here: Lose breaks the connection off, Hang holds the answer back, Stall
-// waits for the client to leave.
+// Handler serves the server of a folder over streamable HTTP, to who bears the token; asJSON has it
+// answer without a stream. It knows the faults that a server can have that is not started here:
+// Lose breaks the connection off, Hang holds the answer back, Stall waits for the client to leave.
 func Handler(dir string, asJSON bool) http.Handler {
 	notes := newServer(dir)
-	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return notes }, &sdk.StreamableHTTPOptions{JSONResponse: asJSON})
+	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return notes },
+		&sdk.StreamableHTTPOptions{JSONResponse: asJSON})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+Token {
 			http.Error(w, "who are you?", http.StatusUnauthorized)

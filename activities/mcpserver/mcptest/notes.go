@@ -1,5 +1,5 @@
-// Package mcptest is a small MCP server for tests: a store of notes, each a file, and an outbox, which cannot be taken back. It is written
-// with the official SDK and can fail as real servers do.
+// Package mcptest is a small MCP server for tests: a store of notes, each a file, and an outbox,
+// which cannot be taken back. It is written with the official SDK and can fail as real servers do.
 package mcptest
 
 import (
@@ -110,7 +110,8 @@ func Attend() {
 func Start(dir string) (command string, env []string, err error) {
 	err = os.MkdirAll(filepath.Join(dir, "notes"), 0o700)
 	program, errProgram := os.Executable()
-	// A program with the race detector sleeps for a second before it ends, if it is not told otherwise.
+	// A program with the race detector sleeps for a second before it ends, if it is not told
+	// otherwise.
 	env = []string{folderVariable + "=" + dir, "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0"}
 	return "exec '" + program + "'", env, errors.Join(err, errProgram)
 }
@@ -156,14 +157,21 @@ func newServer(dir string) *sdk.Server {
 	s.addBesides(it)
 	reads := &sdk.ToolAnnotations{ReadOnlyHint: true}
 	sdk.AddTool(it, &sdk.Tool{Name: "get_note", Description: "Reads a note.", Annotations: reads}, s.get)
-	sdk.AddTool(it, &sdk.Tool{Name: "find_notes", Description: "Finds the notes with a title.", Annotations: reads}, s.find)
-	sdk.AddTool(it, &sdk.Tool{Name: "last_mail", Description: "Reads the last mail that was sent.", Annotations: reads}, s.lastMail)
-	sdk.AddTool(it, &sdk.Tool{Name: "count_notes", Description: "Counts the notes; it is not declared.", Annotations: reads}, s.count)
-	sdk.AddTool(it, &sdk.Tool{Name: "learn", Description: "Adds a tool, a resource and a prompt to what it lists.", Annotations: reads}, s.learn(it))
+	sdk.AddTool(it, &sdk.Tool{Name: "find_notes", Description: "Finds the notes with a title.", Annotations: reads},
+		s.find)
+	sdk.AddTool(it, &sdk.Tool{Name: "last_mail", Description: "Reads the last mail that was sent.", Annotations: reads},
+		s.lastMail)
+	sdk.AddTool(it,
+		&sdk.Tool{Name: "count_notes", Description: "Counts the notes; it is not declared.", Annotations: reads}, s.count)
+	sdk.AddTool(it,
+		&sdk.Tool{Name: "learn", Description: "Adds a tool, a resource and a prompt to what it lists.", Annotations: reads},
+		s.learn(it))
 	sdk.AddTool(it, &sdk.Tool{Name: "put_note", Description: "Writes a note."}, changing(s, s.put))
 	sdk.AddTool(it, &sdk.Tool{Name: "delete_note", Description: "Deletes a note."}, changing(s, s.remove))
-	sdk.AddTool(it, &sdk.Tool{Name: "create_note", Description: "Makes a note with an id of its own."}, changing(s, s.create))
-	sdk.AddTool(it, &sdk.Tool{Name: "create_blind", Description: "Does the same; no look is declared."}, changing(s, s.create))
+	sdk.AddTool(it, &sdk.Tool{Name: "create_note", Description: "Makes a note with an id of its own."},
+		changing(s, s.create))
+	sdk.AddTool(it, &sdk.Tool{Name: "create_blind", Description: "Does the same; no look is declared."},
+		changing(s, s.create))
 	sdk.AddTool(it, &sdk.Tool{Name: "send_mail", Description: "Sends a mail."}, changing(s, s.send))
 	return it
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
 )
 
-// Alter runs a statement that changes the schema. What it changed is found out from the catalogs, not from its text. That it can be taken
-// back exactly is not believed but tried: the inverse runs, the schema is compared with what it was, and the inverse is rolled back.
-func Alter(c *server.Connection, n int64, s statement.Statement, words []string, before capture.Counts, did *Change) error {
+// Alter runs a statement that changes the schema. What it changed is found out from the catalogs,
+// not from its text. That it can be taken back exactly is not believed but tried: the inverse runs,
+// the schema is compared with what it was, and the inverse is rolled back.
+func Alter(c *server.Connection, n int64, s statement.Statement, words []string, before capture.Counts,
+	did *Change) error {
 	start, err := capture.Count(c)
 	if err != nil {
 		return err
@@ -27,7 +29,8 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 	if err := c.Run("SAVEPOINT alteration"); err != nil {
 		return err
 	}
-	try := trial{Connection: c, Statement: s, number: len(did.Alterations) + 1, record: n, before: before, start: start, did: did}
+	try := trial{Connection: c, Statement: s, number: len(did.Alterations) + 1, record: n, before: before, start: start,
+		did: did}
 	a, err := try.perform(words, was)
 	if _, ok := errors.AsType[noInverseError](err); ok {
 		err = blame(c, err, was)
@@ -66,7 +69,8 @@ func (t *trial) checkHeld() error {
 	}
 	for _, part := range t.held {
 		if !slices.Contains(are, part) {
-			return t.noInverse("it would take away a part of what is kept in " + strings.Fields(part)[0] + " for the undo of an earlier statement; leave CASCADE out")
+			return t.noInverse("it would take away a part of what is kept in " + strings.Fields(part)[0] +
+				" for the undo of an earlier statement; leave CASCADE out")
 		}
 	}
 	return nil
@@ -88,7 +92,8 @@ func (t *trial) checkDescribed(catalogs []uint32) error {
 	return err
 }
 
-// blame returns why a statement seems to have no inverse: it has none, or others have changed the schema while it was tried.
+// blame returns why a statement seems to have no inverse: it has none, or others have changed the
+// schema while it was tried.
 func blame(c *server.Connection, err error, was string) error {
 	if err := c.Run("ROLLBACK TO alteration"); err != nil {
 		return err
@@ -119,7 +124,8 @@ type trial struct {
 	after         []schema.Trait // after it; nil where nobody has looked
 	did           *Change
 
-	// added is what the statement has added to the catalogs, where it has left the rest as it was: nothing else is looked at then.
+	// added is what the statement has added to the catalogs, where it has left the rest as it was:
+	// nothing else is looked at then.
 	added *schema.Additions
 }
 
@@ -131,7 +137,8 @@ func (t *trial) traitsNow() ([]schema.Trait, error) {
 	return schema.Traits(t.Connection)
 }
 
-// perform runs the statement, in the way that its kind needs, and proves that it can be taken back; nil if it has nothing to do.
+// perform runs the statement, in the way that its kind needs, and proves that it can be taken back;
+// nil if it has nothing to do.
 func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
 	if mayAdd(words) {
 		if a, err = t.add(was); err != nil || t.added != nil {
@@ -165,15 +172,17 @@ func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
 	return t.proven(a, was)
 }
 
-// mayAdd reports whether a statement may only add things: what comes to a table or a column that is there changes that.
+// mayAdd reports whether a statement may only add things: what comes to a table or a column that is
+// there changes that.
 func mayAdd(words []string) bool {
 	return words[0] == "create" && !slices.ContainsFunc(words, func(w string) bool {
 		return slices.Contains([]string{"trigger", "policy", "rule", "references", "owned"}, w)
 	})
 }
 
-// add runs a statement, and proves that it has only added things and that these can be taken away: then nothing else in the schema can be another one. It
-// leaves added nil, and nothing done, where the statement has to be compared with the whole schema.
+// add runs a statement, and proves that it has only added things and that these can be taken away:
+// then nothing else in the schema can be another one. It leaves added nil, and nothing done, where
+// the statement has to be compared with the whole schema.
 func (t *trial) add(was string) (*Alteration, error) {
 	catalogs, err := schema.LookAtCatalogs(t.Connection)
 	if err != nil {
@@ -243,7 +252,8 @@ func (t *trial) holding() string {
 	return server.Quote(schema.HoldingOf(t.record, t.number))
 }
 
-// rolledBack runs do, and rolls back what it did. Rows that it changed are not counted as those of the step.
+// rolledBack runs do, and rolls back what it did. Rows that it changed are not counted as those of
+// the step.
 func (t *trial) rolledBack(do func() error) error {
 	begin, err := capture.Count(t.Connection)
 	if err == nil {
@@ -324,7 +334,9 @@ func (t *trial) tryBack(sql string) error {
 }
 
 func (t *trial) noInverse(why string) error {
-	return noInverseError{activities.Errorf(activities.Refused, "%s: it has no exact inverse (%s); nothing was changed. Declare the statements that take the step back as its undo, or run it by hand", t.Where, why)}
+	return noInverseError{activities.Errorf(activities.Refused,
+		"%s: it has no exact inverse (%s); nothing was changed. Declare the statements that take the step back as its "+
+			"undo, or run it by hand", t.Where, why)}
 }
 
 // noInverseError refuses a statement that cannot be taken back exactly.
@@ -332,12 +344,14 @@ type noInverseError struct{ error }
 
 func (e noInverseError) Unwrap() error { return e.error }
 
-// checkAffected refuses tables that the worker may not change, or whose rows the step has changed already: their images would not fit.
+// checkAffected refuses tables that the worker may not change, or whose rows the step has changed
+// already: their images would not fit.
 func (t *trial) checkAffected(oid uint32, name string) error {
 	plain := strings.ReplaceAll(name, `"`, "")
 	switch {
 	case !t.Allows(plain):
-		return activities.Errorf(activities.Refused, "%s: this worker's config allows changes of %s in database %s", plain, strings.Join(t.Allow, ", "), t.Name)
+		return activities.Errorf(activities.Refused, "%s: this worker's config allows changes of %s in database %s", plain,
+			strings.Join(t.Allow, ", "), t.Name)
 	case t.Denies(plain):
 		return activities.Errorf(activities.Refused, "%s: this worker's config denies it in database %s", plain, t.Name)
 	}
@@ -349,7 +363,8 @@ func (t *trial) checkUntouched(oid uint32, name string) error {
 	if t.start[oid] == t.before[oid] || t.did.IsMade(oid) {
 		return nil
 	}
-	return activities.Errorf(activities.Refused, "%s: the step has changed rows of %s before; put the one or the other into a step of its own", t.Where, name)
+	return activities.Errorf(activities.Refused,
+		"%s: the step has changed rows of %s before; put the one or the other into a step of its own", t.Where, name)
 }
 
 // alterInPlace runs a statement as it is written.
@@ -415,8 +430,10 @@ func (t *trial) noteFresh(came []schema.Object) (a *Alteration, isNew map[uint32
 	return a, isNew, nil
 }
 
-// dropOrder is the order in which things are dropped that one statement has made: what goes with another is gone by then.
-var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "FOREIGN KEY", "COLUMN", "CONSTRAINT", "TABLE", "INDEX", "SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
+// dropOrder is the order in which things are dropped that one statement has made: what goes with
+// another is gone by then.
+var dropOrder = []string{"MATERIALIZED VIEW", "VIEW", "FOREIGN KEY", "COLUMN", "CONSTRAINT", "TABLE", "INDEX",
+	"SEQUENCE", "ROUTINE", "DOMAIN", "TYPE", "SCHEMA"}
 
 // implied are things that come with others.
 var implied = []string{"FOREIGN KEY", "CONSTRAINT", "INDEX", "SEQUENCE"}
@@ -449,12 +466,15 @@ func (t *trial) note(a *Alteration, o schema.Object) error {
 	return nil
 }
 
-// readColumn reads what a column is that was added, with the value that its rows have. Of a partitioned table, only the partitions know that.
+// readColumn reads what a column is that was added, with the value that its rows have. Of a
+// partitioned table, only the partitions know that.
 func (m *made) readColumn(c *server.Connection, number int32) error {
 	return c.Canonically(func() error {
 		return schema.WithPlainNames(c, func() error {
-			return c.Scan(`SELECT format_type(a.atttypid, a.atttypmod), (coalesce(a.attmissingval, (SELECT l.attmissingval FROM pg_partition_tree(a.attrelid) p JOIN pg_attribute l ON l.attrelid = p.relid AND l.attname = a.attname
-				WHERE l.atthasmissing LIMIT 1))::text::text[])[1] FROM pg_attribute a WHERE a.attrelid = $1 AND a.attnum = $2`, []any{m.OID, number}, &m.Type, &m.Content)
+			return c.Scan(`SELECT format_type(a.atttypid, a.atttypmod), (coalesce(a.attmissingval, (SELECT l.attmissingval
+				FROM pg_partition_tree(a.attrelid) p JOIN pg_attribute l ON l.attrelid = p.relid AND l.attname = a.attname
+				WHERE l.atthasmissing LIMIT 1))::text::text[])[1] FROM pg_attribute a WHERE a.attrelid = $1
+				AND a.attnum = $2`, []any{m.OID, number}, &m.Type, &m.Content)
 		})
 	})
 }
@@ -494,7 +514,8 @@ func Seal(c *server.Connection, did *Change) error {
 				return err
 			}
 			if now == nil || schema.IsHeld(*now) {
-				return activities.Errorf(activities.Refused, "%s: the step makes it and takes it away again; leave both out", m.Table)
+				return activities.Errorf(activities.Refused, "%s: the step makes it and takes it away again; leave both out",
+					m.Table)
 			}
 			content, _, err := schema.Content(c, m.OID, *now)
 			if err != nil {

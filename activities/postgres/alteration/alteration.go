@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Alteration is what one statement did to the schema, or a TRUNCATE to tables, with all that takes it back.
+// Alteration is what one statement did to the schema, or a TRUNCATE to tables, with all that takes
+// it back.
 type Alteration struct {
 	// Does says it in a line.
 	Does string `json:"does"`
@@ -19,9 +20,11 @@ type Alteration struct {
 	Made []made `json:"made,omitempty"`
 	// Emptied are the tables that it truncated.
 	Emptied []emptied `json:"emptied,omitempty"`
-	// Held are things that stand in a schema of ours until the record is released: tables with the rows that went, and others.
+	// Held are things that stand in a schema of ours until the record is released: tables with the
+	// rows that went, and others.
 	Held []held `json:"held,omitempty"`
-	// Parts is a digest of which parts those had at the end of the step: a later DROP ... CASCADE may take some away.
+	// Parts is a digest of which parts those had at the end of the step: a later DROP ... CASCADE may
+	// take some away.
 	Parts activities.Digest `json:"parts,omitempty"`
 	// Left are the traits that it changed, as it left them: another one is drift.
 	Left []left `json:"left,omitempty"`
@@ -83,7 +86,8 @@ func (a *Alteration) EmptiedIDs() (ids []uint32) {
 
 // hasMade reports whether a trait, as people are told it, is one of a column that it made.
 func (a *Alteration) hasMade(what string) bool {
-	return slices.ContainsFunc(a.Made, func(m made) bool { return m.Column != "" && strings.HasSuffix(what, " "+m.Table+"."+m.Column) })
+	return slices.ContainsFunc(a.Made,
+		func(m made) bool { return m.Column != "" && strings.HasSuffix(what, " "+m.Table+"."+m.Column) })
 }
 
 // made is a table or a column that a statement made.
@@ -93,7 +97,8 @@ type made struct {
 	Left   string `json:"left,omitempty"` // its name at the end of the step
 	Column string `json:"column,omitempty"`
 	Type   string `json:"type,omitempty"`
-	// Content is a column's value in rows that nobody has changed, as text, or the digest of what the step left in a table.
+	// Content is a column's value in rows that nobody has changed, as text, or the digest of what the
+	// step left in a table.
 	Content *string `json:"content"`
 }
 

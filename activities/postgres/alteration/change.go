@@ -16,7 +16,8 @@ const (
 )
 
 // ErrUnprepared says that the statements have run as often as they may.
-var ErrUnprepared = errors.New("the statements change other tables, or others change the schema, each time they run; it is tried again")
+var ErrUnprepared = errors.New(
+	"the statements change other tables, or others change the schema, each time they run; it is tried again")
 
 // Change is what the statements did, in a transaction that is still open.
 type Change struct {
@@ -26,7 +27,8 @@ type Change struct {
 	Bytes   int64
 	Events  int64
 
-	// Shifting are the tables of which the statements change other rows each time that they run, where that was tried.
+	// Shifting are the tables of which the statements change other rows each time that they run, where
+	// that was tried.
 	Shifting []string
 
 	Alterations []*Alteration
@@ -40,7 +42,8 @@ type Change struct {
 func (d *Change) Counts() []activities.Count {
 	all := slices.Clone(d.Uncaught)
 	for _, t := range d.Tables {
-		all = append(all, activities.Count{Of: t.FullName(), Added: t.Came, Removed: t.Went, Changed: t.Changed, Before: t.Total})
+		all = append(all,
+			activities.Count{Of: t.FullName(), Added: t.Came, Removed: t.Went, Changed: t.Changed, Before: t.Total})
 	}
 	return all
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// copied is a table whose rows a checkpoint holds in a schema of ours, until the record is released.
+// copied is a table whose rows a checkpoint holds in a schema of ours, until the record is
+// released.
 type copied struct {
 	Name  string        `json:"name"` // of the content
 	Table capture.Table `json:"table"`
@@ -25,7 +26,8 @@ type copied struct {
 
 func (d copied) tell() string {
 	const kib = 1024
-	return fmt.Sprintf("checkpoint: it copies %s of %s (%d KiB), which take their space until the record is released", activities.CountOf(d.Rows, "row"), d.Table.FullName(), (d.Bytes+kib-1)/kib)
+	return fmt.Sprintf("checkpoint: it copies %s of %s (%d KiB), which take their space until the record is released",
+		activities.CountOf(d.Rows, "row"), d.Table.FullName(), (d.Bytes+kib-1)/kib)
 }
 
 // takeCheckpoint copies the rows of tables, which are locked.
@@ -43,7 +45,8 @@ func takeCheckpoint(c *server.Connection, n int64, names map[string]bool) (all [
 	}
 	holding := server.Quote(schema.HoldingOf(n, 1))
 	if err := c.Run("CREATE SCHEMA " + holding); err != nil {
-		return nil, fmt.Errorf("the schema that holds the checkpoint cannot be made; grant CREATE on the database to the worker's role: %w", err)
+		return nil, fmt.Errorf(
+			"the schema that holds the checkpoint cannot be made; grant CREATE on the database to the worker's role: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tables)) {
 		r := tables[name]
@@ -61,8 +64,9 @@ func takeCheckpoint(c *server.Connection, n int64, names map[string]bool) (all [
 	return all, nil
 }
 
-// putCheckpointBack replaces the rows of tables that have other rows than before the step by those of the checkpoint. A table that is gone, or has
-// other columns, is left: the comparison that follows shows it. Triggers do not run; foreign keys are looked at afterwards.
+// putCheckpointBack replaces the rows of tables that have other rows than before the step by those
+// of the checkpoint. A table that is gone, or has other columns, is left: the comparison that
+// follows shows it. Triggers do not run; foreign keys are looked at afterwards.
 func putCheckpointBack(c *server.Connection, d *Declared) error {
 	if d.Checkpoint == nil {
 		return nil
@@ -109,7 +113,9 @@ func findReplaceable(c *server.Connection, d *Declared, one copied, now map[stri
 		return nil, err
 	}
 	if !there {
-		return nil, activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds the rows of %s for the undo, is gone; nothing was touched", c.Name, one.Copy, one.Table.FullName())
+		return nil, activities.Errorf(activities.DamagedRecord,
+			"database %s: %s, which holds the rows of %s for the undo, is gone; nothing was touched", c.Name, one.Copy,
+			one.Table.FullName())
 	}
 	i := slices.IndexFunc(d.Contents, func(x content) bool { return x.Name == one.Name })
 	if sameContent(d.Contents[i].Before, now[one.Name]) {
@@ -125,7 +131,8 @@ func findReplaceable(c *server.Connection, d *Declared, one copied, now map[stri
 	return &r.Table, nil
 }
 
-// checkReplaced looks for rows without the row that they refer to, in tables whose rows were replaced, and in those that refer to them.
+// checkReplaced looks for rows without the row that they refer to, in tables whose rows were
+// replaced, and in those that refer to them.
 func checkReplaced(c *server.Connection, tables []*capture.Table) error {
 	for _, t := range tables {
 		all, err := capture.References(c, t)
@@ -141,10 +148,12 @@ func checkReplaced(c *server.Connection, tables []*capture.Table) error {
 	return nil
 }
 
-// checkReference looks for rows without the row that they refer to. Rows is the table that has them: the child, or a copy of it.
+// checkReference looks for rows without the row that they refer to. Rows is the table that has
+// them: the child, or a copy of it.
 func checkReference(c *server.Connection, r capture.Reference, rows string) error {
-	broken, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
-		rows, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q.*", r.From), capture.ShownRows))
+	broken, err := server.Collect(c, pgx.RowTo[string],
+		fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM %s q WHERE %s AND NOT EXISTS (SELECT FROM %s p WHERE %s) LIMIT %d",
+			rows, capture.AllSet("q", r.From), r.Parent, capture.SameColumns("p", r.To, "q.*", r.From), capture.ShownRows))
 	if err != nil || len(broken) == 0 {
 		return err
 	}
@@ -152,5 +161,7 @@ func checkReference(c *server.Connection, r capture.Reference, rows string) erro
 	if err != nil {
 		return err
 	}
-	return drift.New(fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name, r.Child, r.Parent, shown))
+	return drift.New(
+		fmt.Sprintf("the foreign key %s would not hold: these rows of %s would refer to rows of %s that are gone\n%s", r.Name,
+			r.Child, r.Parent, shown))
 }

@@ -22,7 +22,8 @@ import (
 type Declared struct {
 	// Statements are those of the undo, as they were written: numbers are not rounded.
 	Statements json.RawMessage `json:"statements"`
-	// Transaction is the last id that the step's transaction has taken: rows that others have written since have a later one.
+	// Transaction is the last id that the step's transaction has taken: rows that others have written
+	// since have a later one.
 	Transaction string `json:"transaction"`
 	// Goes and Comes are the lines of the schema's description that the step takes away and adds.
 	Goes  []string `json:"goes,omitempty"`
@@ -35,7 +36,8 @@ type Declared struct {
 	Losses []string `json:"losses,omitempty"`
 }
 
-// content is a table, materialized view or sequence, with what was in it as a digest; nil where it was not there.
+// content is a table, materialized view or sequence, with what was in it as a digest; nil where it
+// was not there.
 type content struct {
 	Name      string  `json:"name"` // quoted
 	Exclusive bool    `json:"exclusive,omitempty"`
@@ -58,7 +60,8 @@ func (d *Declared) list() (all []statement.Statement, err error) {
 	return all, nil
 }
 
-// fingerprint covers what an approval covers: what the step touches, as it was before, and what is lost of it.
+// fingerprint covers what an approval covers: what the step touches, as it was before, and what is
+// lost of it.
 func (d *Declared) fingerprint() []string {
 	all := slices.Clone(d.Losses)
 	for _, x := range d.Contents {
@@ -71,7 +74,8 @@ func (d *Declared) fingerprint() []string {
 
 // Tell says in a plan how the step is taken back, as its undo has shown when it was tried.
 func (d *Declared) Tell(change *activities.Change) {
-	change.Undo = "Runs the statements that the step declares as its undo, in one transaction, unless others have changed what they touch."
+	change.Undo = "Runs the statements that the step declares as its undo, in one transaction, unless others have " +
+		"changed what they touch."
 	for _, one := range d.Checkpoint {
 		change.Facts = append(change.Facts, one.tell())
 	}
@@ -79,15 +83,18 @@ func (d *Declared) Tell(change *activities.Change) {
 		change.Undo += " Then the rows of what they touch are put back from a copy."
 	}
 	if d.Losses == nil {
-		change.Facts = append(change.Facts, "undo: it is declared, and was tried: it gives back exactly what the step changes")
+		change.Facts = append(change.Facts,
+			"undo: it is declared, and was tried: it gives back exactly what the step changes")
 		return
 	}
 	change.Strategy, change.Losses, change.Ask = activities.Compensation, d.Losses, true
-	change.Facts = append(change.Facts, "undo: it is declared, and was tried: it does not give back all that the step changes")
+	change.Facts = append(change.Facts,
+		"undo: it is declared, and was tried: it does not give back all that the step changes")
 }
 
-// PerformDeclared runs the statements of a step that declares its undo. That the undo takes the step back is not believed but tried, and what it
-// does not give back is told: the statements and the undo run once to find out what they touch, and, with that locked and compared, once more. Of
+// PerformDeclared runs the statements of a step that declares its undo. That the undo takes the
+// step back is not believed but tried, and what it does not give back is told: the statements and
+// the undo run once to find out what they touch, and, with that locked and compared, once more. Of
 // the second time, the statements stay.
 func PerformDeclared(c *server.Connection, n int64, run statement.Script) (*Change, error) {
 	watched := map[string]bool{}
@@ -107,8 +114,10 @@ func PerformDeclared(c *server.Connection, n int64, run statement.Script) (*Chan
 	return nil, ErrUnprepared
 }
 
-// tryDeclared runs the statements, and the undo in a savepoint. It returns what they touch if not all of it was watched.
-func tryDeclared(c *server.Connection, n int64, run statement.Script, watched map[string]bool) (did *Change, touched map[string]bool, err error) {
+// tryDeclared runs the statements, and the undo in a savepoint. It returns what they touch if not
+// all of it was watched.
+func tryDeclared(c *server.Connection, n int64, run statement.Script, watched map[string]bool) (did *Change,
+	touched map[string]bool, err error) {
 	if err := schema.LockContents(c, watched); err != nil {
 		return nil, nil, err
 	}
@@ -168,7 +177,8 @@ func tryDeclared(c *server.Connection, n int64, run statement.Script, watched ma
 	}
 	d.Losses = append(compareSchemas(before.Schema, after.Schema), d.compareContents(back)...)
 	did.Declared = d
-	did.Alterations = []*Alteration{{Does: d.describe(before.Schema + "\n" + left.Schema), Was: activities.DigestOf([]byte(before.Schema)), Declared: d}}
+	did.Alterations = []*Alteration{{Does: d.describe(before.Schema + "\n" + left.Schema),
+		Was: activities.DigestOf([]byte(before.Schema)), Declared: d}}
 	did.Uncaught = before.CountsUntil(left)
 	d.Transaction, err = takeID(c)
 	return did, nil, err
@@ -179,14 +189,16 @@ func takeID(c *server.Connection) (id string, err error) {
 	if err := c.Run("SAVEPOINT id"); err != nil {
 		return "", err
 	}
-	if err := c.Scan("INSERT INTO unwind.change (record, relid) VALUES (0, 0) RETURNING xmin::text", nil, &id); err != nil {
+	if err := c.Scan("INSERT INTO unwind.change (record, relid) VALUES (0, 0) RETURNING xmin::text", nil,
+		&id); err != nil {
 		return "", err
 	}
 	return id, c.Run("ROLLBACK TO id; RELEASE id")
 }
 
 // tryUndo runs the undo, and rolls it back. It returns what it would leave.
-func tryUndo(c *server.Connection, d *Declared, undo []statement.Statement, left schema.Survey) (after schema.Survey, back map[string]*string, err error) {
+func tryUndo(c *server.Connection, d *Declared, undo []statement.Statement, left schema.Survey) (after schema.Survey,
+	back map[string]*string, err error) {
 	if err := c.Run("SAVEPOINT trial"); err != nil {
 		return after, nil, err
 	}
@@ -194,10 +206,14 @@ func tryUndo(c *server.Connection, d *Declared, undo []statement.Statement, left
 		err = putCheckpointBack(c, d)
 	}
 	if lost, ok := errors.AsType[drift.Error](err); ok {
-		return after, nil, activities.Errorf(activities.Refused, "the undo that the step declares fails after the step, so nothing was changed: %s", lost.Drift.Diff)
+		return after, nil,
+			activities.Errorf(activities.Refused,
+				"the undo that the step declares fails after the step, so nothing was changed: %s", lost.Drift.Diff)
 	}
 	if e, ok := errors.AsType[*activities.Error](err); ok {
-		return after, nil, activities.Errorf(activities.Refused, "the undo that the step declares fails after the step, so nothing was changed: %s", e.Message)
+		return after, nil,
+			activities.Errorf(activities.Refused,
+				"the undo that the step declares fails after the step, so nothing was changed: %s", e.Message)
 	}
 	if err != nil {
 		return after, nil, err
@@ -239,12 +255,16 @@ func checkTouched(c *server.Connection, touched map[uint32]bool) error {
 		return err
 	}
 	ids := slices.Sorted(maps.Keys(touched))
-	hidden, err := server.Collect(c, pgx.RowTo[string], "SELECT relname::text FROM pg_class WHERE oid = ANY($1::oid[]) AND (relisshared OR NOT has_table_privilege(oid, 'SELECT')) ORDER BY 1", ids)
+	hidden, err := server.Collect(c, pgx.RowTo[string],
+		"SELECT relname::text FROM pg_class WHERE oid = ANY($1::oid[]) AND (relisshared OR NOT has_table_privilege(oid, "+
+			"'SELECT')) ORDER BY 1", ids)
 	if err != nil {
 		return err
 	}
 	if len(hidden) > 0 {
-		return activities.Errorf(activities.Refused, "it changes %s, which is of the whole server, or not for the worker's role to read: nothing could tell whether an undo gives it back", strings.Join(hidden, ", "))
+		return activities.Errorf(activities.Refused,
+			"it changes %s, which is of the whole server, or not for the worker's role to read: nothing could tell whether "+
+				"an undo gives it back", strings.Join(hidden, ", "))
 	}
 	all, err := capture.Describe(c, ids)
 	if err != nil {
@@ -259,19 +279,25 @@ func checkTouched(c *server.Connection, touched map[uint32]bool) error {
 		case r.Persistence == "t":
 			return activities.Errorf(activities.Refused, "%s: it is temporary, and ends with the connection", name)
 		case r.Security:
-			return activities.Errorf(activities.Refused, "%s: row security applies to the worker's role, so not all rows could be compared; give the role BYPASSRLS, or make it the owner of the table", name)
+			return activities.Errorf(activities.Refused,
+				"%s: row security applies to the worker's role, so not all rows could be compared; give the role BYPASSRLS, or "+
+					"make it the owner of the table", name)
 		case !c.Allows(name):
-			return activities.Errorf(activities.Refused, "%s: this worker's config allows changes of %s in database %s", name, strings.Join(c.Allow, ", "), c.Name)
+			return activities.Errorf(activities.Refused, "%s: this worker's config allows changes of %s in database %s", name,
+				strings.Join(c.Allow, ", "), c.Name)
 		}
 	}
 	return nil
 }
 
-// checkBuiltIn refuses changes of the server's own objects between two surveys: no description shows them.
+// checkBuiltIn refuses changes of the server's own objects between two surveys: no description
+// shows them.
 func checkBuiltIn(c *server.Connection, start, end schema.Survey) error {
 	changed, err := schema.BuiltIn(c, start.DescribedUntil(end))
 	if err == nil && len(changed) > 0 {
-		err = activities.Errorf(activities.Refused, "it changes the server's own objects, in %s: nothing could tell whether an undo gives it back; run it by hand", strings.Join(changed, ", "))
+		err = activities.Errorf(activities.Refused,
+			"it changes the server's own objects, in %s: nothing could tell whether an undo gives it back; run it by hand",
+			strings.Join(changed, ", "))
 	}
 	return err
 }
@@ -280,7 +306,8 @@ func checkBuiltIn(c *server.Connection, start, end schema.Survey) error {
 func (d *Declared) compareContents(now map[string]*string) (losses []string) {
 	for _, x := range d.Contents {
 		if !sameContent(x.Before, now[x.Name]) {
-			losses = append(losses, fmt.Sprintf("%s: before the step %s, then %s", x.Name, sayContent(x.Before), sayOther(x.Before, now[x.Name])))
+			losses = append(losses,
+				fmt.Sprintf("%s: before the step %s, then %s", x.Name, sayContent(x.Before), sayOther(x.Before, now[x.Name])))
 		}
 	}
 	return losses
@@ -316,7 +343,8 @@ func compareSchemas(want, is string) (losses []string) {
 	return losses
 }
 
-// describe says what the step does to the schema, given its description before and after. Columns of indexes go without saying.
+// describe says what the step does to the schema, given its description before and after. Columns
+// of indexes go without saying.
 func (d *Declared) describe(schemas string) string {
 	var names []string
 	for _, line := range slices.Concat(d.Goes, d.Comes) {

@@ -16,11 +16,13 @@ type left struct {
 	Key  string  `json:"key"`
 	What string  `json:"what"`
 	Make *string `json:"make"` // nil: it is not there
-	// Sealed says that the step left it so at its end: no later statement has changed it or a name in it.
+	// Sealed says that the step left it so at its end: no later statement has changed it or a name in
+	// it.
 	Sealed bool `json:"sealed,omitempty"`
 }
 
-// noteTraits says which traits a statement has changed, and keeps how it left them. isNew are the ids of things that it made.
+// noteTraits says which traits a statement has changed, and keeps how it left them. isNew are the
+// ids of things that it made.
 func (t *trial) noteTraits(a *Alteration, isNew map[uint32]bool) error {
 	is, err := t.traitsNow()
 	if err != nil {
@@ -49,7 +51,8 @@ func (t *trial) noteTraits(a *Alteration, isNew map[uint32]bool) error {
 }
 
 // listChanges says what a statement that renames nothing has changed.
-func (t *trial) listChanges(a *Alteration, d schema.Difference, is []schema.Trait, parts []string, isNew map[uint32]bool) []string {
+func (t *trial) listChanges(a *Alteration, d schema.Difference, is []schema.Trait, parts []string,
+	isNew map[uint32]bool) []string {
 	remains := map[uint32]bool{}
 	for _, n := range is {
 		remains[n.Of] = true
@@ -82,8 +85,8 @@ func (t *trial) listChanges(a *Alteration, d schema.Difference, is []schema.Trai
 	return parts
 }
 
-// checkChanges refuses changes of tables that the worker may not change, and what rows would have to fit that the step has changed: an
-// undo puts those back first.
+// checkChanges refuses changes of tables that the worker may not change, and what rows would have
+// to fit that the step has changed: an undo puts those back first.
 func (t *trial) checkChanges(d schema.Difference, isNew map[uint32]bool) error {
 	tight := map[uint32]bool{}
 	var ids []uint32
@@ -103,7 +106,8 @@ func (t *trial) checkChanges(d schema.Difference, isNew map[uint32]bool) error {
 		switch {
 		case r.Kind != "r" && r.Kind != "p" || t.did.IsMade(r.OID):
 		case !t.Allows(r.FullName()):
-			return activities.Errorf(activities.Refused, "%s: this worker's config allows changes of %s in database %s", r.FullName(), strings.Join(t.Allow, ", "), t.Name)
+			return activities.Errorf(activities.Refused, "%s: this worker's config allows changes of %s in database %s",
+				r.FullName(), strings.Join(t.Allow, ", "), t.Name)
 		case tight[r.OID]:
 			if err := t.checkUntouched(r.OID, r.FullName()); err != nil {
 				return err
@@ -113,7 +117,8 @@ func (t *trial) checkChanges(d schema.Difference, isNew map[uint32]bool) error {
 	return nil
 }
 
-// takeBackTraits gives all traits back that the schema had, first the names. It adds the statements to the inverse.
+// takeBackTraits gives all traits back that the schema had, first the names. It adds the statements
+// to the inverse.
 func (t *trial) takeBackTraits(a *Alteration) error {
 	back := func(sql string) error {
 		if sql == "" {
@@ -147,7 +152,8 @@ func (t *trial) takeBackTraits(a *Alteration) error {
 	return nil
 }
 
-// takeBackChanges drops what came, and makes again what went or is another now. is are the traits as they are.
+// takeBackChanges drops what came, and makes again what went or is another now. is are the traits
+// as they are.
 func (t *trial) takeBackChanges(d schema.Difference, is []schema.Trait, back func(sql string) error) error {
 	for _, now := range slices.Backward(d.Came) {
 		if err := back(now.Drop); err != nil {
@@ -222,7 +228,8 @@ func currentTraits(c *server.Connection, all []*Alteration) (map[string]schema.T
 	return schema.ByKey(is), err
 }
 
-// stayAdded reports whether all that alterations have left are traits of things that they have added, and these are as they were left.
+// stayAdded reports whether all that alterations have left are traits of things that they have
+// added, and these are as they were left.
 func stayAdded(c *server.Connection, all []*Alteration) (bool, error) {
 	ids := []uint32{}
 	for _, a := range all {
@@ -252,8 +259,8 @@ func (l left) holds(now map[string]schema.Trait) bool {
 	return there == (l.Make != nil) && (!there || is.Make == *l.Make)
 }
 
-// findChanged returns which trait others have changed since statements left it; empty if none. With sealed, it looks at those that the
-// step left so at its end.
+// findChanged returns which trait others have changed since statements left it; empty if none. With
+// sealed, it looks at those that the step left so at its end.
 func findChanged(c *server.Connection, all []*Alteration, sealed bool) (problem string, err error) {
 	if same, err := stayAdded(c, all); same || err != nil {
 		return "", err

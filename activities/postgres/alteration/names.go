@@ -35,8 +35,8 @@ func (t *trial) noteNames(a *Alteration) error {
 	return err
 }
 
-// keepNames takes an alteration back. What is made anew in that has another id: earlier alterations that have renamed it, of this step or of
-// others that can still be undone, are told so.
+// keepNames takes an alteration back. What is made anew in that has another id: earlier alterations
+// that have renamed it, of this step or of others that can still be undone, are told so.
 func keepNames(c *server.Connection, n int64, all []*Alteration, a *Alteration) error {
 	if a.Added != nil { // nothing is made anew
 		return runUndo(c, n, a)
@@ -69,8 +69,10 @@ func keepNames(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 				}
 			}
 		}
-		if err := c.Run(`UPDATE unwind.record SET alterations = replace(alterations, format('"key":"%s"', $2::text), format('"key":"%s"', $3::text))
-			WHERE state IN ('applied', 'undoing') AND n < $1 AND alterations LIKE '%"key":"' || $2 || '"%'`, n, old.Key, key); err != nil {
+		if err := c.Run(`UPDATE unwind.record SET alterations = replace(alterations, format('"key":"%s"', $2::text),
+			format('"key":"%s"', $3::text))
+			WHERE state IN ('applied', 'undoing') AND n < $1
+			AND alterations LIKE '%"key":"' || $2 || '"%'`, n, old.Key, key); err != nil {
 			return err
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// FindLost returns what others did to that which a step made or moved away; empty if nothing. With lock, nobody changes it until the
-// transaction ends.
+// FindLost returns what others did to that which a step made or moved away; empty if nothing. With
+// lock, nobody changes it until the transaction ends.
 func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem string, err error) {
 	if all == nil {
 		return "", nil
@@ -34,15 +34,21 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 		}
 		for _, h := range a.Held {
 			var oid uint32 // 0: it is gone
-			if err := c.Scan("SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid WHEN $2 = 'ROUTINE' THEN to_regprocedure($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
+			if err := c.Scan(
+				"SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid WHEN $2 = 'ROUTINE' THEN "+
+					"to_regprocedure($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
 				return "", err
 			}
 			if oid == 0 || h.OID != 0 && h.OID != oid {
-				return "", activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched", c.Name, h.Name, h.Of)
+				return "", activities.Errorf(activities.DamagedRecord,
+					"database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched",
+					c.Name, h.Name, h.Of)
 			}
 		}
 		if a.partsIn(parts) != a.Parts {
-			return "", activities.Errorf(activities.DamagedRecord, "database %s: what the step has dropped (%s), and an undo would bring back, has lost a part: something that it uses was dropped with CASCADE since; nothing was touched", c.Name, a.Does)
+			return "", activities.Errorf(activities.DamagedRecord,
+				"database %s: what the step has dropped (%s), and an undo would bring back, has lost a part: something that it "+
+					"uses was dropped with CASCADE since; nothing was touched", c.Name, a.Does)
 		}
 		if problem, err := findRemade(c, a.Made, lock); err != nil || problem != "" {
 			return problem, err
@@ -51,7 +57,8 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 	return findChanged(c, all, true)
 }
 
-// findRemade returns what others did to the tables among things that a statement has made; empty if nothing.
+// findRemade returns what others did to the tables among things that a statement has made; empty if
+// nothing.
 func findRemade(c *server.Connection, all []made, lock bool) (problem string, err error) {
 	for _, m := range all {
 		if lock {
@@ -69,17 +76,20 @@ func findRemade(c *server.Connection, all []made, lock bool) (problem string, er
 		case !there:
 			return fmt.Sprintf("table %s, which the step made, is gone, or has another name", m.Left), nil
 		case m.Content == nil || content != *m.Content:
-			return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Left, content), nil
+			return fmt.Sprintf("table %s, which the step made, has other rows than it left (%s now); they would be lost", m.Left,
+				content), nil
 		}
 	}
 	return "", nil
 }
 
-// lockMade locks the table that a statement has made, or has added a column to, if it is still there.
+// lockMade locks the table that a statement has made, or has added a column to, if it is still
+// there.
 func lockMade(c *server.Connection, m made) error {
 	var now *string
 	if err := schema.WithPlainNames(c, func() error {
-		return c.Scan("SELECT (SELECT oid::regclass::text FROM pg_class WHERE oid = $1 AND relkind IN ('r', 'p'))", []any{m.OID}, &now)
+		return c.Scan("SELECT (SELECT oid::regclass::text FROM pg_class WHERE oid = $1 AND relkind IN ('r', 'p'))",
+			[]any{m.OID}, &now)
 	}); err != nil || now == nil {
 		return err
 	}
@@ -133,7 +143,8 @@ func revertOne(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 // addInheriting adds a table, and those that have its columns too, by their ids.
 func addInheriting(c *server.Connection, oid uint32, to map[uint32]string) error {
 	return schema.WithPlainNames(c, func() error {
-		rows, err := c.Query(c.Ctx, `WITH RECURSIVE all_of(id) AS (SELECT $1::oid UNION SELECT inhrelid FROM all_of JOIN pg_inherits ON inhparent = id)
+		rows, err := c.Query(c.Ctx,
+			`WITH RECURSIVE all_of(id) AS (SELECT $1::oid UNION SELECT inhrelid FROM all_of JOIN pg_inherits ON inhparent = id)
 			SELECT id, 'ONLY ' || id::regclass::text FROM all_of`, oid)
 		if err != nil {
 			return c.Explain(err)
@@ -148,10 +159,12 @@ func addInheriting(c *server.Connection, oid uint32, to map[uint32]string) error
 	})
 }
 
-// passOn tells other steps which versions the rows of a table have now that are as such a step left them.
+// passOn tells other steps which versions the rows of a table have now that are as such a step left
+// them.
 func passOn(c *server.Connection, n int64, oid uint32, table string) error {
 	return c.Canonically(func() error {
-		return capture.PassVersions(c, fmt.Sprintf("SELECT (q.*)::text, q.xmin FROM %s q", table), "r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.relid = $2", n, oid)
+		return capture.PassVersions(c, fmt.Sprintf("SELECT (q.*)::text, q.xmin FROM %s q", table),
+			"r.state IN ('applied', 'undoing') AND r.n <> $1 AND c.relid = $2", n, oid)
 	})
 }
 
@@ -161,7 +174,8 @@ func runUndo(c *server.Connection, n int64, a *Alteration) error {
 		for _, sql := range a.Undo {
 			err := c.Run(sql)
 			if e, ok := errors.AsType[*activities.Error](err); ok {
-				return drift.New(fmt.Sprintf("what the step did (%s) cannot be taken back beside what others have done since: %s", a.Does, e.Message))
+				return drift.New(fmt.Sprintf("what the step did (%s) cannot be taken back beside what others have done since: %s",
+					a.Does, e.Message))
 			}
 			if err != nil {
 				return err
@@ -180,12 +194,14 @@ func runUndo(c *server.Connection, n int64, a *Alteration) error {
 	return undo()
 }
 
-// guardOthers reports what would go with a table or a column that a statement made, and which that statement did not make.
+// guardOthers reports what would go with a table or a column that a statement made, and which that
+// statement did not make.
 func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
 	var ids []uint32 // of what goes with things that were added: all else that uses them keeps them from being dropped
 	if a.Added != nil {
 		var err error
-		if ids, err = server.Collect(c, pgx.RowTo[uint32], `SELECT unnest($1::oid[]) UNION SELECT indexrelid FROM pg_index WHERE indrelid = ANY($1)
+		if ids, err = server.Collect(c, pgx.RowTo[uint32],
+			`SELECT unnest($1::oid[]) UNION SELECT indexrelid FROM pg_index WHERE indrelid = ANY($1)
 			UNION SELECT oid FROM pg_statistic_ext WHERE stxrelid = ANY($1)`, a.Added); err != nil {
 			return err
 		}
@@ -213,7 +229,8 @@ func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
 	return nil
 }
 
-// findObstacle returns what others did to that which one alteration changed, when all later ones are taken back; empty if nothing.
+// findObstacle returns what others did to that which one alteration changed, when all later ones
+// are taken back; empty if nothing.
 func findObstacle(c *server.Connection, a *Alteration) (problem string, err error) {
 	if a.Dropped != nil {
 		problem, err = findHindrance(c, a.Dropped)
@@ -234,35 +251,47 @@ func checkUnfilled(c *server.Connection, a *Alteration) error {
 		var isType *string // nil: it is gone
 		err := c.Canonically(func() error {
 			return schema.WithPlainNames(c, func() error {
-				if err := c.Scan("SELECT (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1 AND attrelid = to_regclass($2) AND quote_ident(attname) = $3 AND NOT attisdropped)",
+				if err := c.Scan(
+					"SELECT (SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = $1 AND attrelid = "+
+						"to_regclass($2) AND quote_ident(attname) = $3 AND NOT attisdropped)",
 					[]any{m.OID, m.Table, m.Column}, &isType); err != nil || isType == nil {
 					return err
 				}
 				// Not all types have an equality: values are compared as the server writes them.
-				return c.Scan(fmt.Sprintf("SELECT count(*) FROM %s q WHERE CASE WHEN q.%s IS DISTINCT FROM NULL THEN format('%%s', q.%[2]s) END IS DISTINCT FROM $1::text", m.Table, m.Column), []any{m.Content}, &filled)
+				return c.Scan(
+					fmt.Sprintf(
+						"SELECT count(*) FROM %s q WHERE CASE WHEN q.%s IS DISTINCT FROM NULL THEN format('%%s', q.%[2]s) END IS "+
+							"DISTINCT FROM $1::text", m.Table, m.Column), []any{m.Content}, &filled)
 			})
 		})
 		if err != nil {
 			return err
 		}
 		if isType == nil || *isType != m.Type {
-			return drift.New(fmt.Sprintf("column %s of %s, which the step added, is gone, or has another name or type than it left", m.Column, m.Table))
+			return drift.New(
+				fmt.Sprintf("column %s of %s, which the step added, is gone, or has another name or type than it left", m.Column,
+					m.Table))
 		}
 		if filled > 0 {
-			return drift.New(fmt.Sprintf("%s of %s with a value in the column %s, which the step added; it would be lost", activities.CountOf(filled, "row"), m.Table, m.Column))
+			return drift.New(fmt.Sprintf("%s of %s with a value in the column %s, which the step added; it would be lost",
+				activities.CountOf(filled, "row"), m.Table, m.Column))
 		}
 	}
 	return nil
 }
 
-// checkRefilled looks for rows that were not put back as they were, or without the row that they refer to.
+// checkRefilled looks for rows that were not put back as they were, or without the row that they
+// refer to.
 func checkRefilled(c *server.Connection, e emptied) error {
 	var missing int64
-	if err := c.Scan(fmt.Sprintf("SELECT count(*) FROM (SELECT (q.*)::text FROM %s q EXCEPT ALL SELECT (q.*)::text FROM ONLY %s q) s", e.Copy, e.Table.Quoted()), nil, &missing); err != nil {
+	if err := c.Scan(
+		fmt.Sprintf("SELECT count(*) FROM (SELECT (q.*)::text FROM %s q EXCEPT ALL SELECT (q.*)::text FROM ONLY %s q) s",
+			e.Copy, e.Table.Quoted()), nil, &missing); err != nil {
 		return err
 	}
 	if missing > 0 {
-		return drift.New(fmt.Sprintf("%d of %s of %s would not be as before; nothing was touched", missing, activities.CountOf(e.Rows, "row"), e.Table.FullName()))
+		return drift.New(fmt.Sprintf("%d of %s of %s would not be as before; nothing was touched", missing,
+			activities.CountOf(e.Rows, "row"), e.Table.FullName()))
 	}
 	all, err := capture.References(c, &e.Table)
 	if err != nil {
@@ -279,9 +308,11 @@ func checkRefilled(c *server.Connection, e emptied) error {
 	return nil
 }
 
-// DropHeld drops what a record holds in schemas of ours: never anything that others have made elsewhere and that depends on it.
+// DropHeld drops what a record holds in schemas of ours: never anything that others have made
+// elsewhere and that depends on it.
 func DropHeld(c *server.Connection, n int64) error {
-	schemas, err := server.Collect(c, pgx.RowTo[string], "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", fmt.Sprintf("^unwind_%d_[0-9]+$", n))
+	schemas, err := server.Collect(c, pgx.RowTo[string],
+		"SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname ~ $1", fmt.Sprintf("^unwind_%d_[0-9]+$", n))
 	if err != nil || len(schemas) == 0 {
 		return err
 	}
@@ -298,7 +329,9 @@ func DropHeld(c *server.Connection, n int64) error {
 	}
 	for _, o := range schema.Lacking(before, after) {
 		if !slices.ContainsFunc(schemas, o.IsIn) {
-			return activities.Errorf(activities.Refused, "database %s: the %s %s depends on what is kept in %s for an undo, which is no longer needed; nothing was dropped; drop it first, or let it use something else",
+			return activities.Errorf(activities.Refused,
+				"database %s: the %s %s depends on what is kept in %s for an undo, which is no longer needed; nothing was "+
+					"dropped; drop it first, or let it use something else",
 				c.Name, cmp.Or(strings.ToLower(o.Kind), "object"), o.Name, strings.Join(schemas, ", "))
 		}
 	}

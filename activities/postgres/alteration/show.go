@@ -34,7 +34,8 @@ func Show(c *server.Connection, b *strings.Builder, a *Alteration) error {
 			return err
 		}
 		t := &capture.Table{Schema: h.schema, Name: h.table, Columns: relations[0].Columns}
-		rows, err := server.Collect(c, pgx.RowToStructByPos[capture.Images], fmt.Sprintf("SELECT to_jsonb(q.*)::text, NULL::text FROM %s q LIMIT %d", h.Name, capture.ShownRows))
+		rows, err := server.Collect(c, pgx.RowToStructByPos[capture.Images],
+			fmt.Sprintf("SELECT to_jsonb(q.*)::text, NULL::text FROM %s q LIMIT %d", h.Name, capture.ShownRows))
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,8 @@ func (d *Declared) watched() map[string]bool {
 	return all
 }
 
-// Remade returns the tables that the undo of a step has made anew: their ids before the step, and those that they have now.
+// Remade returns the tables that the undo of a step has made anew: their ids before the step, and
+// those that they have now.
 func (d *Declared) Remade(c *server.Connection) (map[uint32]uint32, error) {
 	remade := map[uint32]uint32{}
 	for _, x := range d.Contents {
@@ -48,8 +49,10 @@ func (d *Declared) Remade(c *server.Connection) (map[uint32]uint32, error) {
 	return remade, nil
 }
 
-// TakeBack runs the undo that a step declares, and compares what is then with what was before the step.
-func TakeBack(c *server.Connection, n int64, all []*Alteration, decision activities.Decision) (activities.Undone, error) {
+// TakeBack runs the undo that a step declares, and compares what is then with what was before the
+// step.
+func TakeBack(c *server.Connection, n int64, all []*Alteration, decision activities.Decision) (activities.Undone,
+	error) {
 	d := DeclaredIn(all)
 	if err := schema.LockContents(c, d.watched()); err != nil {
 		return activities.Undone{}, err
@@ -87,7 +90,9 @@ func TakeBack(c *server.Connection, n int64, all []*Alteration, decision activit
 		}
 	}
 	if unexpected != nil {
-		other := drift.New("the undo that the step declares would not do what it did when it was tried; nothing was touched\n" + strings.Join(unexpected, "\n"))
+		other := drift.New(
+			"the undo that the step declares would not do what it did when it was tried; nothing was touched\n" +
+				strings.Join(unexpected, "\n"))
 		if other.Drift.Digest != decision.Force {
 			return activities.Undone{}, other
 		}
@@ -97,7 +102,9 @@ func TakeBack(c *server.Connection, n int64, all []*Alteration, decision activit
 
 // report says what was seen after the undo.
 func (d *Declared) report(losses []string, forced bool) activities.Undone {
-	u := activities.Undone{Outcome: activities.Restored, Observed: "the undo that the step declares ran; the schema and " + activities.CountOf(len(d.Contents), "table") + " were compared: all is as it was"}
+	u := activities.Undone{Outcome: activities.Restored,
+		Observed: "the undo that the step declares ran; the schema and " + activities.CountOf(len(d.Contents), "table") +
+			" were compared: all is as it was"}
 	if losses != nil {
 		u.Outcome, u.Losses = activities.Compensated, losses
 		u.Observed = "the undo that the step declares ran; not all is as it was"
@@ -108,7 +115,8 @@ func (d *Declared) report(losses []string, forced bool) activities.Undone {
 	return u
 }
 
-// findUntried says which tables the undo touches now that it did not touch when it was tried: nobody has looked at what others did to them.
+// findUntried says which tables the undo touches now that it did not touch when it was tried:
+// nobody has looked at what others did to them.
 func (d *Declared) findUntried(start, end schema.Survey) (problems []string) {
 	watched := d.watched()
 	for name := range schema.NamesOf([]map[uint32]bool{start.TouchedUntil(end)}, start, end) {
@@ -157,7 +165,8 @@ func FindStrayed(c *server.Connection, d *Declared) (*drift.Error, error) {
 			state = *now[x.Name]
 		}
 		parts = append(parts, []byte(x.Name), []byte(state))
-		shown = append(shown, fmt.Sprintf("%s: as the step left it %s, now %s", x.Name, sayContent(x.Left), sayOther(x.Left, now[x.Name])))
+		shown = append(shown,
+			fmt.Sprintf("%s: as the step left it %s, now %s", x.Name, sayContent(x.Left), sayOther(x.Left, now[x.Name])))
 		newer, err := showNewer(c, x.Name, d.Transaction)
 		if err != nil {
 			return nil, err
@@ -167,7 +176,8 @@ func FindStrayed(c *server.Connection, d *Declared) (*drift.Error, error) {
 	if shown == nil {
 		return nil, nil //nolint:nilnil // documented
 	}
-	strayed := drift.New("others have changed what the step changed; its undo would run on that\n"+strings.Join(shown, "\n"), append(parts, []byte(strings.Join(shown, "\n")))...)
+	strayed := drift.New("others have changed what the step changed; its undo would run on that\n"+
+		strings.Join(shown, "\n"), append(parts, []byte(strings.Join(shown, "\n")))...)
 	return &strayed, nil
 }
 
@@ -177,15 +187,17 @@ func showNewer(c *server.Connection, name, transaction string) (shown []string, 
 	if err != nil || r == nil {
 		return nil, err
 	}
-	rows, err := server.Collect(c, pgx.RowTo[string], fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM ONLY %s q WHERE age(q.xmin) < age($1::text::xid) ORDER BY 1 LIMIT %d", name, capture.ShownRows), transaction)
+	rows, err := server.Collect(c, pgx.RowTo[string],
+		fmt.Sprintf("SELECT to_jsonb(q.*)::text FROM ONLY %s q WHERE age(q.xmin) < age($1::text::xid) ORDER BY 1 LIMIT %d",
+			name, capture.ShownRows), transaction)
 	for _, row := range rows {
 		shown = append(shown, strings.TrimSuffix(capture.ShowRow(c, &r.Table, capture.Images{New: &row}), "\n"))
 	}
 	return shown, err
 }
 
-// runDeclared runs the statements of a declared undo. Earlier steps know their rows by version: rows that are again as such a step left them are
-// passed on to it.
+// runDeclared runs the statements of a declared undo. Earlier steps know their rows by version:
+// rows that are again as such a step left them are passed on to it.
 func runDeclared(c *server.Connection, n int64, d *Declared) error {
 	all, err := d.list()
 	if err != nil {
@@ -221,8 +233,10 @@ func runDeclared(c *server.Connection, n int64, d *Declared) error {
 			continue
 		}
 		if err := c.Canonically(func() error {
-			return capture.PassVersions(c, fmt.Sprintf("SELECT (q.*)::text, q.xmin FROM %s q", x.Name), `r.state IN ('applied', 'undoing') AND r.n <> $1
-				AND c.relid IN (SELECT (t->>'oid')::oid FROM jsonb_array_elements(r.tables::jsonb) t WHERE quote_ident(t->>'schema') || '.' || quote_ident(t->>'name') = $2)`, n, x.Name)
+			return capture.PassVersions(c, fmt.Sprintf("SELECT (q.*)::text, q.xmin FROM %s q", x.Name),
+				`r.state IN ('applied', 'undoing') AND r.n <> $1
+				AND c.relid IN (SELECT (t->>'oid')::oid FROM jsonb_array_elements(r.tables::jsonb) t
+				WHERE quote_ident(t->>'schema') || '.' || quote_ident(t->>'name') = $2)`, n, x.Name)
 		}); err != nil {
 			return err
 		}
@@ -232,5 +246,7 @@ func runDeclared(c *server.Connection, n int64, d *Declared) error {
 
 // countOwn counts the rows of the journal that the transaction has changed.
 func countOwn(c *server.Connection) (n int64, err error) {
-	return n, c.Scan("SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_xact_all_tables WHERE schemaname = 'unwind'", nil, &n)
+	return n, c.Scan(
+		"SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0) FROM pg_stat_xact_all_tables WHERE schemaname = 'unwind'",
+		nil, &n)
 }

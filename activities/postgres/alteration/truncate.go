@@ -21,8 +21,9 @@ type emptied struct {
 	Rows  int64         `json:"rows"`
 }
 
-// truncate copies the rows of all tables that the statement empties, also by CASCADE, and runs it. Which those are is found out by
-// running it, and rolled back: a table that was truncated has its rows in another file.
+// truncate copies the rows of all tables that the statement empties, also by CASCADE, and runs it.
+// Which those are is found out by running it, and rolled back: a table that was truncated has its
+// rows in another file.
 func (t *trial) truncate() (*Alteration, error) {
 	changed, err := t.wouldEmpty()
 	if err != nil {
@@ -36,7 +37,9 @@ func (t *trial) truncate() (*Alteration, error) {
 			continue
 		}
 		var undo string // RESTART IDENTITY
-		if err := t.Scan(fmt.Sprintf(`SELECT format('ALTER SEQUENCE %%s RESTART WITH %%s', $1::text, last_value + CASE WHEN is_called THEN seqincrement ELSE 0 END)
+		if err := t.Scan(
+			fmt.Sprintf(`SELECT format('ALTER SEQUENCE %%s RESTART WITH %%s', $1::text, last_value + CASE
+				WHEN is_called THEN seqincrement ELSE 0 END)
 			FROM %s, pg_sequence WHERE seqrelid = $2`, changed[oid].Name), []any{changed[oid].Name, oid}, &undo); err != nil {
 			return nil, err
 		}
@@ -50,7 +53,9 @@ func (t *trial) truncate() (*Alteration, error) {
 		return nil, err
 	}
 	if err := t.Run("CREATE SCHEMA " + t.holding()); err != nil {
-		return nil, fmt.Errorf("the schema that holds rows of truncated tables cannot be made; grant CREATE on the database to the worker's role: %w", err)
+		return nil, fmt.Errorf(
+			"the schema that holds rows of truncated tables cannot be made; grant CREATE on the database to the worker's "+
+				"role: %w", err)
 	}
 	for _, r := range relations {
 		if err := t.keepRows(&a, r); err != nil {
@@ -84,13 +89,16 @@ func (t *trial) wouldEmpty() (map[uint32]schema.FileNode, error) {
 	})
 }
 
-// keepRows copies the rows of a table that will be truncated, under the lock that the statement takes.
+// keepRows copies the rows of a table that will be truncated, under the lock that the statement
+// takes.
 func (t *trial) keepRows(a *Alteration, r *capture.Relation) error {
 	if err := t.checkAffected(r.OID, r.FullName()); err != nil {
 		return err
 	}
 	if r.Security {
-		return activities.Errorf(activities.Refused, "%s: row security applies to the worker's role, so an undo might not see all rows; give the role BYPASSRLS, or make it the owner of the table", r.FullName())
+		return activities.Errorf(activities.Refused,
+			"%s: row security applies to the worker's role, so an undo might not see all rows; give the role BYPASSRLS, or "+
+				"make it the owner of the table", r.FullName())
 	}
 	e := emptied{Table: r.Table, Copy: t.holding() + "." + server.Quote(fmt.Sprintf("rows_%d", r.OID))}
 	if err := t.Run("LOCK TABLE ONLY " + r.Quoted() + " IN ACCESS EXCLUSIVE MODE"); err != nil {
@@ -103,7 +111,8 @@ func (t *trial) keepRows(a *Alteration, r *capture.Relation) error {
 	e.Rows = tag.RowsAffected()
 	a.Emptied = append(a.Emptied, e)
 	a.Held = append(a.Held, held{Name: e.Copy, Of: r.Quoted(), schema: r.Schema, table: r.Name})
-	a.Does = strings.TrimPrefix(fmt.Sprintf("%s, truncates table %s, %s", a.Does, r.FullName(), activities.CountOf(e.Rows, "row")), ", ")
+	a.Does = strings.TrimPrefix(fmt.Sprintf("%s, truncates table %s, %s", a.Does, r.FullName(),
+		activities.CountOf(e.Rows, "row")), ", ")
 	return nil
 }
 
@@ -133,14 +142,17 @@ func copyOf(t *capture.Table, name string) capture.Kept {
 	return capture.Kept{Of: t, From: name + " q", Row: "(q.*)::" + name, Where: "true", One: "format('ctid = %L', ctid)"}
 }
 
-// checkCopy is DamagedRecord unless a copy of a table's rows, whose name is quoted, has as many as were copied.
+// checkCopy is DamagedRecord unless a copy of a table's rows, whose name is quoted, has as many as
+// were copied.
 func checkCopy(c *server.Connection, name, of string, rows int64) error {
 	var there int64
 	if err := c.Scan("SELECT count(*) FROM "+name, nil, &there); err != nil {
 		return err
 	}
 	if there != rows {
-		return activities.Errorf(activities.DamagedRecord, "database %s: %s, which holds %s of %s for the undo, has %d; nothing was touched", c.Name, name, activities.CountOf(rows, "row"), of, there)
+		return activities.Errorf(activities.DamagedRecord,
+			"database %s: %s, which holds %s of %s for the undo, has %d; nothing was touched", c.Name, name,
+			activities.CountOf(rows, "row"), of, there)
 	}
 	return nil
 }

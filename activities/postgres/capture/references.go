@@ -23,9 +23,12 @@ func References(c *server.Connection, t *Table) ([]Reference, error) {
 			SELECT oid, 'child', conparentid FROM pg_constraint WHERE contype = 'f' AND conrelid = $1
 			UNION SELECT oid, 'parent', conparentid FROM pg_constraint WHERE contype = 'f' AND confrelid = $1
 			UNION SELECT p.oid, up.side, p.conparentid FROM up JOIN pg_constraint p ON p.oid = up.parent)
-		SELECT x.conname::text, quote_ident(cn.nspname) || '.' || quote_ident(c.relname), quote_ident(pn.nspname) || '.' || quote_ident(p.relname),
-			(SELECT array_agg(a.attname::text ORDER BY k.i) FROM unnest(x.conkey) WITH ORDINALITY k(n, i) JOIN pg_attribute a ON a.attrelid = x.conrelid AND a.attnum = k.n),
-			(SELECT array_agg(a.attname::text ORDER BY k.i) FROM unnest(x.confkey) WITH ORDINALITY k(n, i) JOIN pg_attribute a ON a.attrelid = x.confrelid AND a.attnum = k.n),
+		SELECT x.conname::text, quote_ident(cn.nspname) || '.' || quote_ident(c.relname),
+		quote_ident(pn.nspname) || '.' || quote_ident(p.relname),
+			(SELECT array_agg(a.attname::text ORDER BY k.i) FROM unnest(x.conkey) WITH ORDINALITY k(n, i)
+			JOIN pg_attribute a ON a.attrelid = x.conrelid AND a.attnum = k.n),
+			(SELECT array_agg(a.attname::text ORDER BY k.i) FROM unnest(x.confkey) WITH ORDINALITY k(n, i)
+			JOIN pg_attribute a ON a.attrelid = x.confrelid AND a.attnum = k.n),
 			up.side, x.convalidated
 		FROM up JOIN pg_constraint x ON x.oid = up.oid
 		JOIN pg_class c ON c.oid = x.conrelid JOIN pg_namespace cn ON cn.oid = c.relnamespace

@@ -11,7 +11,8 @@ const (
 	prepareTries = 5
 )
 
-// PrepareShortly prepares tables one at a time, each under a short lock. Others never wait longer than this does for the lock.
+// PrepareShortly prepares tables one at a time, each under a short lock. Others never wait longer
+// than this does for the lock.
 func PrepareShortly(c *server.Connection, tables []uint32) error {
 	for _, oid := range tables {
 		if err := Shortly(c, func() error {
@@ -30,11 +31,13 @@ func PrepareShortly(c *server.Connection, tables []uint32) error {
 	return nil
 }
 
-// Shortly runs do in a transaction that waits for a lock for a short time only, and again where that was not enough.
+// Shortly runs do in a transaction that waits for a lock for a short time only, and again where
+// that was not enough.
 func Shortly(c *server.Connection, do func() error) error {
 	for try := 1; ; try++ {
 		err := c.InTransaction(func() error {
-			if err := c.Run("SET LOCAL lock_timeout = '" + PrepareLock + "'; SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
+			if err := c.Run("SET LOCAL lock_timeout = '" + PrepareLock +
+				"'; SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
 				return err
 			}
 			return do()

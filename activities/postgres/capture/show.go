@@ -19,7 +19,8 @@ const ShownRows = 20
 // Images are a row before and after, as JSON; nil where there is none.
 type Images struct{ Old, New *string }
 
-// ShowRows shows rows of the table with this name, which is quoted; a row that no table describes is not shown.
+// ShowRows shows rows of the table with this name, which is quoted; a row that no table describes
+// is not shown.
 func ShowRows(c *server.Connection, name string, rows []string) (string, error) {
 	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT oid FROM pg_class WHERE oid = to_regclass($1)", name)
 	if err != nil {
@@ -36,7 +37,8 @@ func ShowRows(c *server.Connection, name string, rows []string) (string, error) 
 	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
-// ShowRow shows a row: "-" as it was, "+" as it is; of one that is there twice, only its key and what differs.
+// ShowRow shows a row: "-" as it was, "+" as it is; of one that is there twice, only its key and
+// what differs.
 func ShowRow(c *server.Connection, t *Table, r Images) string {
 	before, after := parseRow(r.Old), parseRow(r.New)
 	var b strings.Builder

@@ -19,7 +19,8 @@ type Table struct {
 	Columns []Column `json:"columns"`
 	// Of are the tables that it is a partition or a child of, at any level.
 	Of []string `json:"of,omitempty"`
-	// Key are the columns that name a row: those of the primary key, or of a unique index without NULL.
+	// Key are the columns that name a row: those of the primary key, or of a unique index without
+	// NULL.
 	Key []string `json:"key"`
 	// The rows that came, went and changed.
 	Came    int64 `json:"came"`
@@ -29,11 +30,13 @@ type Table struct {
 	Total int64 `json:"total"`
 	// Digest covers the rows as they were, where a plan is made or an approval is compared.
 	Digest activities.Digest `json:"-"`
-	// Volatile are the columns in which the statements write something else each time that they run, where that was tried.
+	// Volatile are the columns in which the statements write something else each time that they run,
+	// where that was tried.
 	Volatile []string `json:"-"`
 	// Masked are the columns that were sensitive then, also by a name that the step has changed.
 	Masked []string `json:"masked,omitempty"`
-	// Cascaded reports whether a foreign key changes its rows with those of another table: one statement may then change a row more than once.
+	// Cascaded reports whether a foreign key changes its rows with those of another table: one
+	// statement may then change a row more than once.
 	Cascaded bool `json:"-"`
 }
 
@@ -47,9 +50,11 @@ type Column struct {
 // FullName is the name with the schema, as people know it.
 func (t *Table) FullName() string { return t.Schema + "." + t.Name }
 
-// IsMasked reports whether the values of a column are not shown, by any name that the table has or that of what it is a child of.
+// IsMasked reports whether the values of a column are not shown, by any name that the table has or
+// that of what it is a child of.
 func (t *Table) IsMasked(c *server.Connection, column string) bool {
-	return slices.ContainsFunc(append([]string{t.FullName()}, t.Of...), func(name string) bool { return c.IsSensitive(name + "." + column) })
+	return slices.ContainsFunc(append([]string{t.FullName()}, t.Of...),
+		func(name string) bool { return c.IsSensitive(name + "." + column) })
 }
 
 // NoteMasked notes which columns are masked.
@@ -100,27 +105,36 @@ type Relation struct {
 	Exclusion   bool // it has a deferrable exclusion constraint
 }
 
-const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, row_security_active(c.oid), greatest(c.reltuples, 0)::bigint,
+const describe = `SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
+	row_security_active(c.oid), greatest(c.reltuples, 0)::bigint,
 	coalesce(a.names, '{}'), coalesce(a.types, '{}'), coalesce(a.generated, '{}'),
 	coalesce((SELECT array_agg(a.attname::text ORDER BY k.place) FROM (
 		SELECT i.indkey::int2[] AS columns FROM pg_index i
-		WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indkey::int2[] <@ a.filled
+		WHERE i.indrelid = c.oid AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL
+		AND i.indexprs IS NULL AND i.indkey::int2[] <@ a.filled
 		ORDER BY i.indisprimary DESC, i.indnatts, i.indexrelid LIMIT 1) i
 		CROSS JOIN unnest(i.columns) WITH ORDINALITY k(number, place)
 		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number), '{}'),
-	coalesce((SELECT string_agg(format('%s: %s%s', t.tgname, p.prosrc, array_to_string(p.proconfig, ';')), E'\n' ORDER BY t.tgname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid AND t.` + server.IsTrigger + ` AND t.tgenabled <> 'D'), ''),
-	EXISTS (SELECT FROM pg_inherits h WHERE c.oid IN (h.inhrelid, h.inhparent)), coalesce(x.exclusion, false), coalesce(x.cascaded, false)
+	coalesce((SELECT string_agg(format('%s: %s%s', t.tgname, p.prosrc, array_to_string(p.proconfig, ';')), E'\n'
+	ORDER BY t.tgname) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgrelid = c.oid
+	AND t.` + server.IsTrigger + ` AND t.tgenabled <> 'D'), ''),
+	EXISTS (SELECT FROM pg_inherits h WHERE c.oid IN (h.inhrelid, h.inhparent)), coalesce(x.exclusion, false),
+	coalesce(x.cascaded, false)
 	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace,
-	LATERAL (SELECT array_agg(attname::text ORDER BY attnum) AS names, array_agg(format_type(atttypid, atttypmod) ORDER BY attnum) AS types,
+	LATERAL (SELECT array_agg(attname::text ORDER BY attnum) AS names, array_agg(format_type(atttypid, atttypmod)
+	ORDER BY attnum) AS types,
 		array_agg(attgenerated <> '' ORDER BY attnum) AS generated, array_agg(attnum) FILTER (WHERE attnotnull) AS filled
 		FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped) a,
-	LATERAL (SELECT bool_or(contype = 'x' AND condeferrable) AS exclusion, bool_or(contype = 'f' AND (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))) AS cascaded
+	LATERAL (SELECT bool_or(contype = 'x' AND condeferrable) AS exclusion, bool_or(contype = 'f'
+	AND (confdeltype NOT IN ('a', 'r') OR confupdtype NOT IN ('a', 'r'))) AS cascaded
 		FROM pg_constraint WHERE conrelid = c.oid) x
 	WHERE c.oid = ANY($1::oid[]) ORDER BY n.nspname, c.relname`
 
 // listAncestors lists the tables that a table is a partition or a child of.
-const listAncestors = `WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = $1 UNION SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
-	SELECT n.nspname || '.' || c.relname FROM up JOIN pg_class c ON c.oid = up.id JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid`
+const listAncestors = `WITH RECURSIVE up(id) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = $1 UNION
+	SELECT h.inhparent FROM up JOIN pg_inherits h ON h.inhrelid = up.id)
+	SELECT n.nspname || '.' || c.relname FROM up JOIN pg_class c ON c.oid = up.id
+	JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid`
 
 // Describe describes the relations with these ids.
 func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
@@ -133,14 +147,16 @@ func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
 		var names, types []string
 		var generated []bool
 		var source string
-		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types, &generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Cascaded); err != nil {
+		if err := row.Scan(&r.OID, &r.Schema, &r.Name, &r.Kind, &r.Persistence, &r.Security, &r.Total, &names, &types,
+			&generated, &r.Key, &source, &r.Related, &r.Exclusion, &r.Cascaded); err != nil {
 			return nil, err
 		}
 		for i := range names {
 			r.Columns = append(r.Columns, Column{names[i], types[i], generated[i]})
 		}
 		settings := strings.Join(config, ";")
-		r.Captured = source == listTriggers(eachRow, r.captureRow()+settings) || !r.Related && source == listTriggers(eachStatement, r.captureStatement()+settings)
+		r.Captured = source == listTriggers(eachRow, r.captureRow()+settings) || !r.Related &&
+			source == listTriggers(eachStatement, r.captureStatement()+settings)
 		return &r, nil
 	}, describe, ids)
 	if err != nil {
@@ -157,9 +173,12 @@ func Describe(c *server.Connection, ids []uint32) ([]*Relation, error) {
 	return all, nil
 }
 
-// Find describes a table of this database with rows of its own; nil if there is none with this name, which is quoted.
+// Find describes a table of this database with rows of its own; nil if there is none with this
+// name, which is quoted.
 func Find(c *server.Connection, name string) (*Relation, error) {
-	ids, err := server.Collect(c, pgx.RowTo[uint32], "SELECT oid FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'r' AND oid >= $2", name, server.FirstNormalObject)
+	ids, err := server.Collect(c, pgx.RowTo[uint32],
+		"SELECT oid FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'r' AND oid >= $2", name,
+		server.FirstNormalObject)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
@@ -170,7 +189,8 @@ func Find(c *server.Connection, name string) (*Relation, error) {
 	return all[0], nil
 }
 
-// FindAltered compares tables with what they are now: nothing is put back into a table of another shape.
+// FindAltered compares tables with what they are now: nothing is put back into a table of another
+// shape.
 func FindAltered(c *server.Connection, tables []*Table) (problem string, err error) {
 	for _, t := range tables {
 		var id *uint32
@@ -181,14 +201,16 @@ func FindAltered(c *server.Connection, tables []*Table) (problem string, err err
 			return fmt.Sprintf("table %s is gone", t.FullName()), nil
 		}
 		if *id != t.OID {
-			return fmt.Sprintf("table %s is another one now: the one that the step changed is gone, or has another name", t.FullName()), nil
+			return fmt.Sprintf("table %s is another one now: the one that the step changed is gone, or has another name",
+				t.FullName()), nil
 		}
 		now, err := Describe(c, []uint32{*id})
 		if err != nil {
 			return "", err
 		}
 		if !slices.Equal(now[0].Columns, t.Columns) {
-			return fmt.Sprintf("table %s was altered\n- %s\n+ %s", t.FullName(), ListColumns(t.Columns), ListColumns(now[0].Columns)), nil
+			return fmt.Sprintf("table %s was altered\n- %s\n+ %s", t.FullName(), ListColumns(t.Columns),
+				ListColumns(now[0].Columns)), nil
 		}
 		if now[0].Security {
 			return fmt.Sprintf("row security now applies to the worker's role on table %s", t.FullName()), nil
@@ -199,10 +221,13 @@ func FindAltered(c *server.Connection, tables []*Table) (problem string, err err
 
 // IsKeyed reports whether an index sees to it that no two rows of a table have the same key.
 func IsKeyed(c *server.Connection, t *Table) (is bool, err error) {
-	return is, c.Scan(`SELECT EXISTS (SELECT FROM pg_index i WHERE indrelid = $1 AND indisunique AND indisvalid AND indimmediate AND indpred IS NULL AND indexprs IS NULL AND NOT EXISTS (
-		SELECT FROM unnest(indkey::int2[], indclass::oid[], indcollation::oid[]) WITH ORDINALITY k(number, class, sorted, place)
+	return is, c.Scan(`SELECT EXISTS (SELECT FROM pg_index i WHERE indrelid = $1 AND indisunique AND indisvalid
+		AND indimmediate AND indpred IS NULL AND indexprs IS NULL AND NOT EXISTS (
+		SELECT FROM unnest(indkey::int2[], indclass::oid[], indcollation::oid[]) WITH ORDINALITY k(number, class, sorted,
+		place)
 		JOIN pg_attribute a ON attrelid = $1 AND attnum = number JOIN pg_opclass o ON o.oid = class
-		WHERE place <= indnkeyatts AND (attname <> ALL($2::text[]) OR NOT opcdefault OR sorted <> attcollation)))`, []any{t.OID, t.Key}, &is)
+		WHERE place <= indnkeyatts AND (attname <> ALL($2::text[]) OR NOT opcdefault
+		OR sorted <> attcollation)))`, []any{t.OID, t.Key}, &is)
 }
 
 // ListColumns says which columns a table has.

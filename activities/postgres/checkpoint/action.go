@@ -21,10 +21,12 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// JournalName stands for the name of a database before the mark of the journal of checkpoints. No database has this name.
+// JournalName stands for the name of a database before the mark of the journal of checkpoints. No
+// database has this name.
 const JournalName = "*"
 
-// Action is postgres.checkpoint. It changes nothing; its undo takes back whatever has changed the database since.
+// Action is postgres.checkpoint. It changes nothing; its undo takes back whatever has changed the
+// database since.
 type Action struct {
 	Databases server.Databases
 	// Journal is the folder of checkpoints; nil in a world that only looks.
@@ -34,7 +36,8 @@ type Action struct {
 
 // RowJournals are the journals in the databases themselves, of what steps do to rows.
 type RowJournals interface {
-	// Open connects to the database of an entry. It returns WrongPlace where another database has the name now.
+	// Open connects to the database of an entry. It returns WrongPlace where another database has the
+	// name now.
 	Open(ctx context.Context, e activities.Entry, database, purpose string) (*server.Connection, error)
 	// TakeOver makes a restored database go on with the journal of the one that it replaces.
 	TakeOver(replaced, restored *server.Connection) error
@@ -87,16 +90,24 @@ func (a *Action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	}
 	reachCheckpoint("planned")
 	change := activities.Change{
-		Summary: fmt.Sprintf("take a checkpoint of the database %s, %s", p.Database, activities.CountOf(size, "byte")), Strategy: activities.Snapshot,
-		Undo: spec.Undo, Risk: activities.Low, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(c, p),
-		Facts: []string{fmt.Sprintf("the database takes %s on its server; the checkpoint takes at most about as many on the worker, and less since it is compressed", activities.CountOf(size, "byte")),
-			"it is tried out: the checkpoint is restored beside the database, which takes as much room again on its server, and dropped there",
+		Summary:  fmt.Sprintf("take a checkpoint of the database %s, %s", p.Database, activities.CountOf(size, "byte")),
+		Strategy: activities.Snapshot,
+		Undo:     spec.Undo, Risk: activities.Low, Keys: []string{"postgres:" + p.Database}, Digest: digestOf(c, p),
+		Facts: []string{
+			fmt.Sprintf(
+				"the database takes %s on its server; the checkpoint takes at most about as many on the worker, and less since "+
+					"it is compressed", activities.CountOf(size, "byte")),
+			"it is tried out: the checkpoint is restored beside the database, which takes as much room again on its server, " +
+				"and dropped there",
 			"an undo restores the whole database; what it replaces is kept on its server until the record is released"},
 	}
 	if p.Exclusive {
-		change.Facts = append(change.Facts, "exclusive: an undo takes back everything that has changed since, whoever has changed it")
+		change.Facts = append(change.Facts,
+			"exclusive: an undo takes back everything that has changed since, whoever has changed it")
 	} else {
-		change.Facts = append(change.Facts, "an undo asks a person if anything has changed since: nobody can tell whether the task or somebody else has changed it")
+		change.Facts = append(change.Facts,
+			"an undo asks a person if anything has changed since: nobody can tell whether the task or somebody else has "+
+				"changed it")
 	}
 	return change, nil
 }
@@ -113,7 +124,8 @@ func (a *Action) token(e activities.Entry) (*journal.Token, error) {
 	return a.Journal.Token(e.Token)
 }
 
-// checkPossible refuses a checkpoint that could not be taken or not be put back, and returns the size of the database.
+// checkPossible refuses a checkpoint that could not be taken or not be put back, and returns the
+// size of the database.
 func (a *Action) checkPossible(c *server.Connection) (size int64, err error) {
 	if err := errors.Join(checkTools(c), checkRights(c)); err != nil {
 		return 0, err
@@ -129,7 +141,9 @@ func (a *Action) checkPossible(c *server.Connection) (size int64, err error) {
 		return 0, err
 	}
 	if free := int64(disk.Bavail) * disk.Bsize; free < size { //nolint:gosec // a disk has fewer bytes
-		return 0, activities.Errorf(activities.Refused, "database %s: it takes %s, and the disk of %s has %d free; make room, or move the worker's state to a larger disk", c.Name, activities.CountOf(size, "byte"), a.Journal.Dir(), free)
+		return 0, activities.Errorf(activities.Refused,
+			"database %s: it takes %s, and the disk of %s has %d free; make room, or move the worker's state to a larger disk",
+			c.Name, activities.CountOf(size, "byte"), a.Journal.Dir(), free)
 	}
 	return size, nil
 }
@@ -139,7 +153,8 @@ func digestOf(c *server.Connection, p params) activities.Digest {
 }
 
 // Apply dumps the database.
-func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Step, want activities.Digest) (activities.Result, error) {
+func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (activities.Result, error) {
 	p, err := activities.DecodeParams[params](s.With)
 	if err != nil {
 		return activities.Result{}, err
@@ -173,7 +188,8 @@ func (a *Action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	}
 	reachCheckpoint("taken")
 	for _, when := range []activities.When{activities.Staged, activities.Live} {
-		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live, statement.Scene{Connection: c, Result: taken.Result}); err != nil {
+		if err := activities.RunChecks(ctx, s.Checks, when, activities.Live,
+			statement.Scene{Connection: c, Result: taken.Result}); err != nil {
 			return taken.Result, err
 		}
 	}
@@ -189,7 +205,8 @@ func readTaken(token *journal.Token) (taken dumped, found bool, err error) {
 }
 
 // take makes the record, and takes the checkpoint.
-func (a *Action) take(c *server.Connection, e activities.Entry, token *journal.Token, p params, want activities.Digest) (taken dumped, err error) {
+func (a *Action) take(c *server.Connection, e activities.Entry, token *journal.Token, p params,
+	want activities.Digest) (taken dumped, err error) {
 	var rec record
 	found, err := token.Read(journal.Record, &rec)
 	if err != nil {
@@ -204,7 +221,10 @@ func (a *Action) take(c *server.Connection, e activities.Entry, token *journal.T
 		}
 	}
 	if got := digestOf(c, p); !found && want != "" && want != got {
-		return taken, activities.Errorf(activities.StaleApproval, "the checkpoint is of another database than the one that was approved (now %s, approved was %s)", got.Short(), want.Short())
+		return taken,
+			activities.Errorf(activities.StaleApproval,
+				"the checkpoint is of another database than the one that was approved (now %s, approved was %s)", got.Short(),
+				want.Short())
 	}
 	if !found {
 		rec = record{Owned: journal.Own(c.Ctx, e), Want: want}
@@ -277,14 +297,16 @@ func (a *Action) dump(c *server.Connection, token, file string, taken *dumped) e
 		rows += max(each.Rows, 0)
 	}
 	taken.Result = activities.Result{
-		Summary: fmt.Sprintf("a checkpoint of %s with %s, in %s", c.Name, activities.CountOf(rows, "row"), activities.CountOf(info.Size(), "byte")),
+		Summary: fmt.Sprintf("a checkpoint of %s with %s, in %s", c.Name, activities.CountOf(rows, "row"),
+			activities.CountOf(info.Size(), "byte")),
 		Outputs: map[string]any{"bytes": info.Size(), "rows": rows, "digest": string(taken.Content)}, After: taken.Content,
 	}
 	return nil
 }
 
-// tryRestore makes a database from the dump, and drops it. What cannot be put back shows there, for want of a privilege or an extension; with the
-// rows, since a CHECK, an index or a generated column may call a function that works under the search path of applications only.
+// tryRestore makes a database from the dump, and drops it. What cannot be put back shows there, for
+// want of a privilege or an extension; with the rows, since a CHECK, an index or a generated column
+// may call a function that works under the search path of applications only.
 func (a *Action) tryRestore(c *server.Connection, token, file, quoted string, content manifest) error {
 	m, err := a.Databases.ConnectTo(c.Ctx, c.Name, server.ForwardName+" "+token, maintenance)
 	if err != nil {
@@ -307,7 +329,8 @@ func (a *Action) tryRestore(c *server.Connection, token, file, quoted string, co
 	if retryable(err) {
 		return err
 	}
-	return activities.Errorf(activities.Refused, "database %s: what it contains could not be put back by the worker's role, as a trial has shown: %v", c.Name, err)
+	return activities.Errorf(activities.Refused,
+		"database %s: what it contains could not be put back by the worker's role, as a trial has shown: %v", c.Name, err)
 }
 
 // retryable reports whether an error of the server may be another one next time.

@@ -16,8 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// The databases of a token: what is restored is made under a name that no other attempt has, and what it replaces is kept. That there is one
-// which is kept is the fence: only one attempt can give it its name.
+// The databases of a token: what is restored is made under a name that no other attempt has, and
+// what it replaces is kept. That there is one which is kept is the fence: only one attempt can give
+// it its name.
 const (
 	freshPrefix = "unwind_new_"
 	keptPrefix  = "unwind_kept_"
@@ -37,15 +38,16 @@ func dropDatabase(c *server.Connection, name string) error {
 
 // dropFresh drops what attempts of a token have left.
 func dropFresh(c *server.Connection, token string) error {
-	names, err := server.Collect(c, pgx.RowTo[string], "SELECT datname::text FROM pg_database WHERE starts_with(datname, $1)", freshPrefix+token)
+	names, err := server.Collect(c, pgx.RowTo[string],
+		"SELECT datname::text FROM pg_database WHERE starts_with(datname, $1)", freshPrefix+token)
 	for _, name := range names {
 		err = errors.Join(err, dropDatabase(c, name))
 	}
 	return err
 }
 
-// makeFresh makes a database from a dump, with its owner, encoding, locale, settings, privileges and comment. Quoted is the name
-// that the dump has for it.
+// makeFresh makes a database from a dump, with its owner, encoding, locale, settings, privileges
+// and comment. Quoted is the name that the dump has for it.
 func makeFresh(c *server.Connection, application, token, file, quoted string) (name string, err error) {
 	random := make([]byte, 4)
 	rand.Read(random)
@@ -75,7 +77,8 @@ func makeFresh(c *server.Connection, application, token, file, quoted string) (n
 	return name, nil
 }
 
-// databaseStatements are those of a script that make a database itself, under another name, and those that set its properties.
+// databaseStatements are those of a script that make a database itself, under another name, and
+// those that set its properties.
 func databaseStatements(script, quoted, name string) (create, properties []string) {
 	var of string
 	for line := range strings.SplitSeq(script, "\n") {
@@ -105,21 +108,24 @@ func databaseStatements(script, quoted, name string) (create, properties []strin
 // errReplaced says that another attempt has put the database in place.
 var errReplaced = errors.New("another attempt of the undo was faster")
 
-// replacing is an exchange of two databases. Own is a connection to the one that is replaced, which holds its tables locked.
+// replacing is an exchange of two databases. Own is a connection to the one that is replaced, which
+// holds its tables locked.
 type replacing struct {
 	name, fresh, kept string
 	oid               uint32 // of the database that is replaced
 	own               *server.Connection
 }
 
-// replace gives the name of a database to a fresh one, and keeps the old one under another name, in one transaction. While that waits for the
-// sessions of the database to end, nobody can connect to it. They are ended.
+// replace gives the name of a database to a fresh one, and keeps the old one under another name, in
+// one transaction. While that waits for the sessions of the database to end, nobody can connect to
+// it. They are ended.
 func replace(c *server.Connection, r replacing, waker *server.Connection) error {
 	stop := make(chan struct{})
 	ended := make(chan error, 1)
 	go func() { ended <- endSessions(waker, r, stop) }()
 	err := c.InTransaction(func() error {
-		if err := c.Run("SET LOCAL lock_timeout = '30s'; ALTER DATABASE " + server.Quote(r.name) + " RENAME TO " + server.Quote(r.kept)); err != nil {
+		if err := c.Run("SET LOCAL lock_timeout = '30s'; ALTER DATABASE " + server.Quote(r.name) + " RENAME TO " +
+			server.Quote(r.kept)); err != nil {
 			return err
 		}
 		now, err := findDatabase(c, r.kept)
@@ -142,7 +148,8 @@ func replace(c *server.Connection, r replacing, waker *server.Connection) error 
 	return err
 }
 
-// endSessions ends the sessions of a database until stop: the own one last, once no other can begin.
+// endSessions ends the sessions of a database until stop: the own one last, once no other can
+// begin.
 func endSessions(c *server.Connection, r replacing, stop <-chan struct{}) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
@@ -166,12 +173,15 @@ func endSessions(c *server.Connection, r replacing, stop <-chan struct{}) error 
 		failed = nil
 		for _, s := range all {
 			if err := c.Run("SELECT pg_terminate_backend($1)", s.PID); err != nil {
-				failed = activities.Errorf(activities.Refused, "database %s: the session %d of %s uses it, and the worker's role may not end that; end it, or grant the worker's role pg_signal_backend, and retry: nothing was touched",
+				failed = activities.Errorf(activities.Refused,
+					"database %s: the session %d of %s uses it, and the worker's role may not end that; end it, or grant the "+
+						"worker's role pg_signal_backend, and retry: nothing was touched",
 					c.Name, s.PID, s.User)
 			}
 		}
 		var closed bool
-		if err := c.Scan(`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass AND objid = $1
+		if err := c.Scan(`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass
+			AND objid = $1
 			AND mode = 'AccessExclusiveLock' AND granted)`, []any{r.oid}, &closed); err != nil {
 			return err
 		}
@@ -186,8 +196,10 @@ func lockTables(c *server.Connection) error {
 	if err := c.Run("SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
 		return err
 	}
-	tables, err := server.Collect(c, pgx.RowTo[string], `SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND nspname !~ '^pg_' AND nspname <> 'information_schema' ORDER BY 1`)
+	tables, err := server.Collect(c, pgx.RowTo[string],
+		`SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND nspname !~ '^pg_' AND nspname <> 'information_schema'
+		ORDER BY 1`)
 	if err != nil {
 		return err
 	}

@@ -18,8 +18,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// manifest is what a database contains, by what people call it: "table data public.account". The schemas of Unwind are left out. Two databases
-// with equal manifests have the same content, in whatever order their rows lie, and wherever their sequences stand.
+// manifest is what a database contains, by what people call it: "table data public.account". The
+// schemas of Unwind are left out. Two databases with equal manifests have the same content, in
+// whatever order their rows lie, and wherever their sequences stand.
 type manifest map[string]item
 
 // item is an object of a database, or the rows of a table.
@@ -59,7 +60,8 @@ func (m manifest) diff(now manifest) string {
 		case !had:
 			lines = append(lines, "+ "+name)
 		case was.Rows >= 0:
-			lines = append(lines, fmt.Sprintf("~ %s: %s then, %d now, with other values", name, activities.CountOf(was.Rows, "row"), is.Rows))
+			lines = append(lines,
+				fmt.Sprintf("~ %s: %s then, %d now, with other values", name, activities.CountOf(was.Rows, "row"), is.Rows))
 		default:
 			lines = append(lines, "~ "+name+": defined in another way")
 		}
@@ -72,16 +74,21 @@ func (m manifest) diff(now manifest) string {
 
 var (
 	header = regexp.MustCompile(`^-- (Data for )?Name: (.*); Type: ([^;]*); Schema: (.*); Owner: (.*)$`)
-	// ambient are the lines of a script that belong to no object: they depend on the program, on the order of objects, and on chance.
-	ambient = regexp.MustCompile(`^(--|-- PostgreSQL database dump complete|\\(connect|restrict|unrestrict) .*|SELECT pg_catalog\.set_config\('search_path', '', false\);|` +
-		`SET (default_tablespace|default_table_access_method|statement_timeout|lock_timeout|idle_in_transaction_session_timeout|transaction_timeout|client_encoding|` +
-		`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) = .*;)$`)
+	// ambient are the lines of a script that belong to no object: they depend on the program, on the
+	// order of objects, and on chance.
+	ambient = regexp.MustCompile(
+		`^(--|-- PostgreSQL database dump complete|\\(connect|restrict|unrestrict) .*|` +
+			`SELECT pg_catalog\.set_config\('search_path', '', false\);|` +
+			`SET (default_tablespace|default_table_access_method|statement_timeout|lock_timeout|` +
+			`idle_in_transaction_session_timeout|transaction_timeout|client_encoding|` +
+			`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) = .*;)$`)
 	ourSchema = regexp.MustCompile(`^unwind(_.*)?$`)
 	// The list of a dump names a trigger after its table.
 	ourTrigger = regexp.MustCompile(` !unwind( (insert|update|delete))?$`)
 )
 
-// readManifest reads the script that pg_dump or pg_restore --create writes of the database with this name, as quoted there.
+// readManifest reads the script that pg_dump or pg_restore --create writes of the database with
+// this name, as quoted there.
 func readManifest(script io.Reader, database string) (manifest, error) {
 	m := manifest{}
 	in := bufio.NewReader(script)

@@ -31,7 +31,8 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	case !found && fate == journal.Undecided:
 		return activities.Observation{State: activities.AsBefore, Detail: "no checkpoint was taken"}, nil
 	case !found:
-		return activities.Observation{State: activities.Unseen, Detail: "what the checkpoint contained is no longer known"}, nil
+		return activities.Observation{State: activities.Unseen, Detail: "what the checkpoint contained is no longer known"},
+			nil
 	}
 	r, err := a.newRestoring(c, e, token, taken)
 	if err != nil {
@@ -49,14 +50,16 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{State: state, Detail: "the database is as at the checkpoint"}, nil
 	}
 	if r.params.Exclusive && fate == journal.Undecided {
-		return activities.Observation{State: activities.AsLeft, Detail: "the database has changed since the checkpoint, which an undo takes back: only the task writes to it"}, nil
+		return activities.Observation{State: activities.AsLeft,
+			Detail: "the database has changed since the checkpoint, which an undo takes back: only the task writes to it"}, nil
 	}
 	was, err := r.readDump()
 	if err != nil {
 		return activities.Observation{}, err
 	}
 	strayed := driftSince(was, now)
-	return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift}, nil
+	return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift},
+		nil
 }
 
 // Release removes the dump, and the database that was replaced.
@@ -78,7 +81,8 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 		return err
 	}
 	defer m.Close()
-	if err := errors.Join(m.EndForward(e.Token), dropFresh(m, e.Token), dropDatabase(m, keptPrefix+e.Token), removeDumps(token)); err != nil {
+	if err := errors.Join(m.EndForward(e.Token), dropFresh(m, e.Token), dropDatabase(m, keptPrefix+e.Token),
+		removeDumps(token)); err != nil {
 		return err
 	}
 	for _, name := range []string{journal.Record, journal.Applied, takenDoc} {
@@ -89,17 +93,19 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	return token.MarkReleased()
 }
 
-// Preflight finds a server that cannot be used, programs that are missing or too old, and rights that an undo would lack.
+// Preflight finds a server that cannot be used, programs that are missing or too old, and rights
+// that an undo would lack.
 func (a *Action) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := activities.DecodeParams[params](o.With)
 	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}
-	return errors.Join(append(problems, a.Databases.With(ctx, p.Database, server.PreflightName, func(c *server.Connection) error {
-		_, err := a.checkPossible(c)
-		return err
-	}))...)
+	return errors.Join(append(problems,
+		a.Databases.With(ctx, p.Database, server.PreflightName, func(c *server.Connection) error {
+			_, err := a.checkPossible(c)
+			return err
+		}))...)
 }
 
 // Touches names the database in the same way: an undo replaces it.

@@ -21,7 +21,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/childenv"
 )
 
-// tools runs the programs pg_dump and pg_restore as the role of a connection. The password is in their environment, never on the command line.
+// tools runs the programs pg_dump and pg_restore as the role of a connection. The password is in
+// their environment, never on the command line.
 type tools struct {
 	ctx         context.Context //nolint:containedctx // it serves one call
 	environment []string
@@ -103,7 +104,8 @@ func readDatabase(c *server.Connection, name, application string) (manifest, err
 
 // whoAmI returns the name and the number of the database.
 func whoAmI(c *server.Connection) (name string, oid uint32, err error) {
-	return name, oid, c.Scan("SELECT datname::text, oid FROM pg_database WHERE datname = current_database()", nil, &name, &oid)
+	return name, oid,
+		c.Scan("SELECT datname::text, oid FROM pg_database WHERE datname = current_database()", nil, &name, &oid)
 }
 
 // manifestOf reads what a dump contains.
@@ -138,14 +140,18 @@ func checkTools(c *server.Connection) error {
 		ask.Env = childenv.List(childenv.Minimal())
 		out, err := ask.Output()
 		if err != nil {
-			return activities.Errorf(activities.Refused, "database %s: a checkpoint needs the program %s on the PATH of the worker; install the client programs of PostgreSQL %d: %v", c.Name, program, server, err)
+			return activities.Errorf(activities.Refused,
+				"database %s: a checkpoint needs the program %s on the PATH of the worker; install the client programs of "+
+					"PostgreSQL %d: %v", c.Name, program, server, err)
 		}
 		found := regexp.MustCompile(`PostgreSQL\) (\d+)`).FindSubmatch(out)
 		if found == nil {
 			return activities.Errorf(activities.Refused, "database %s: %s does not tell its version: %q", c.Name, program, out)
 		}
 		if version, _ := strconv.Atoi(string(found[1])); version < server {
-			return activities.Errorf(activities.Refused, "database %s: the server is PostgreSQL %d, and %s on the PATH of the worker is %d; install the client programs of PostgreSQL %d", c.Name, server, program, version, server)
+			return activities.Errorf(activities.Refused,
+				"database %s: the server is PostgreSQL %d, and %s on the PATH of the worker is %d; install the client programs "+
+					"of PostgreSQL %d", c.Name, server, program, version, server)
 		}
 	}
 	return nil
@@ -154,27 +160,42 @@ func checkTools(c *server.Connection) error {
 // checkRights refuses where the worker's role could not put a checkpoint back.
 func checkRights(c *server.Connection) error {
 	if len(c.Allow)+len(c.Deny) > 0 {
-		return activities.Errorf(activities.Refused, "database %s: this worker's config limits the tables that steps may change (allow, deny), and an undo of a checkpoint puts back all of them; give the database a second name in the config, without limits", c.Name)
+		return activities.Errorf(activities.Refused,
+			"database %s: this worker's config limits the tables that steps may change (allow, deny), and an undo of a "+
+				"checkpoint puts back all of them; give the database a second name in the config, without limits", c.Name)
 	}
 	var able, owns bool
-	if err := c.Scan("SELECT rolcreatedb OR rolsuper, pg_has_role(current_user, (SELECT datdba FROM pg_database WHERE datname = current_database()), 'MEMBER') FROM pg_roles WHERE rolname = current_user",
+	if err := c.Scan(
+		"SELECT rolcreatedb OR rolsuper, pg_has_role(current_user, (SELECT datdba FROM pg_database WHERE datname = "+
+			"current_database()), 'MEMBER') FROM pg_roles WHERE rolname = current_user",
 		nil, &able, &owns); err != nil {
 		return err
 	}
 	if !able || !owns {
-		return activities.Errorf(activities.Refused, "database %s: an undo makes a database beside this one, and the two exchange their names; the worker's role must have CREATEDB, and be the owner of the database or a member of it", c.Name)
+		return activities.Errorf(activities.Refused,
+			"database %s: an undo makes a database beside this one, and the two exchange their names; the worker's role "+
+				"must have CREATEDB, and be the owner of the database or a member of it", c.Name)
 	}
-	subscribed, err := server.Collect(c, pgx.RowTo[string], "SELECT subname::text FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY 1")
+	subscribed, err := server.Collect(c, pgx.RowTo[string],
+		"SELECT subname::text FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = "+
+			"current_database()) ORDER BY 1")
 	if err != nil {
 		return err
 	}
 	if len(subscribed) > 0 { // pg_dump leaves them out, or writes that they do nothing
-		return activities.Errorf(activities.Refused, "database %s: it has the subscription %s, which a dump does not hold as it is; drop it first, or migrate without a checkpoint", c.Name, strings.Join(subscribed, ", "))
+		return activities.Errorf(activities.Refused,
+			"database %s: it has the subscription %s, which a dump does not hold as it is; drop it first, or migrate "+
+				"without a checkpoint", c.Name, strings.Join(subscribed, ", "))
 	}
-	others, err := server.Collect(c, pgx.RowTo[string], `SELECT DISTINCT owner::regrole::text FROM (SELECT relowner FROM pg_class WHERE oid >= $1 UNION SELECT proowner FROM pg_proc WHERE oid >= $1
-		UNION SELECT nspowner FROM pg_namespace WHERE oid >= $1) o(owner) WHERE NOT pg_has_role(current_user, owner, 'MEMBER') ORDER BY 1`, server.FirstNormalObject)
+	others, err := server.Collect(c, pgx.RowTo[string],
+		`SELECT DISTINCT owner::regrole::text FROM (SELECT relowner FROM pg_class WHERE oid >= $1 UNION SELECT proowner
+			FROM pg_proc WHERE oid >= $1
+		UNION SELECT nspowner FROM pg_namespace WHERE oid >= $1) o(owner)
+		WHERE NOT pg_has_role(current_user, owner, 'MEMBER') ORDER BY 1`, server.FirstNormalObject)
 	if err == nil && len(others) > 0 {
-		err = activities.Errorf(activities.Refused, "database %s: things in it belong to %s; an undo would have to make them, so the worker's role must be a member of these roles", c.Name, strings.Join(others, ", "))
+		err = activities.Errorf(activities.Refused,
+			"database %s: things in it belong to %s; an undo would have to make them, so the worker's role must be a member "+
+				"of these roles", c.Name, strings.Join(others, ", "))
 	}
 	return err
 }

@@ -25,7 +25,8 @@ type records struct {
 	databases server.Databases
 }
 
-// Records lists them. A checkpoint that was restored also takes the room of the database that it replaced.
+// Records lists them. A checkpoint that was restored also takes the room of the database that it
+// replaced.
 func (r records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	all, problems, err = r.folder.Records(ctx)
 	if slices.ContainsFunc(all, func(r activities.Record) bool { return r.State == activities.RecordUndone }) {
@@ -38,11 +39,13 @@ func (r records) Records(ctx context.Context) (all []activities.Record, problems
 	return all, problems, err
 }
 
-// sizesOfKept returns how many bytes the databases that were replaced take on their servers, by their names.
+// sizesOfKept returns how many bytes the databases that were replaced take on their servers, by
+// their names.
 func (r records) sizesOfKept(ctx context.Context) (sizes map[string]int64, problems []error) {
 	sizes = map[string]int64{}
 	problems = r.databases.Each(ctx, server.RecordsName, func(c *server.Connection) error {
-		rows, err := c.Query(c.Ctx, "SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE starts_with(datname, $1)", keptPrefix)
+		rows, err := c.Query(c.Ctx,
+			"SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE starts_with(datname, $1)", keptPrefix)
 		if err != nil {
 			return c.Explain(err)
 		}

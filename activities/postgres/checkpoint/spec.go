@@ -9,11 +9,15 @@ type params struct {
 }
 
 var spec = activities.Spec{
-	Name: "postgres.checkpoint", Summary: "Takes a checkpoint of a whole PostgreSQL database, so that whatever later steps do to it can be taken back.",
-	Params: activities.ParamsSchema[params](), UndoParams: []string{"database", "exclusive"},
-	Outputs: map[string]string{"bytes": "the size of the checkpoint", "rows": "how many rows it has", "digest": "what the database contains, as a digest"},
-	Keys:    []activities.Key{{Prefix: "postgres:", Param: "database"}}, HostBound: true, Preflights: true, Risk: activities.Low, Strategy: activities.Snapshot,
-	Undo: "Restores the whole database as it was at the checkpoint, if it has changed since and the step is exclusive or a person forces it; its sessions are ended. " +
+	Name:    "postgres.checkpoint",
+	Summary: "Takes a checkpoint of a whole PostgreSQL database, so that whatever later steps do to it can be taken back.",
+	Params:  activities.ParamsSchema[params](), UndoParams: []string{"database", "exclusive"},
+	Outputs: map[string]string{"bytes": "the size of the checkpoint", "rows": "how many rows it has",
+		"digest": "what the database contains, as a digest"},
+	Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, HostBound: true, Preflights: true,
+	Risk: activities.Low, Strategy: activities.Snapshot,
+	Undo: "Restores the whole database as it was at the checkpoint, if it has changed since and the step is exclusive " +
+		"or a person forces it; its sessions are ended. " +
 		"What is replaced is kept beside it until the record is released.",
 	Redo: "Another checkpoint is taken.",
 }

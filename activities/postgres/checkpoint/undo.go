@@ -34,7 +34,8 @@ func (a *Action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	case err != nil:
 		return activities.Undone{}, err
 	case fate == journal.Releasing:
-		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
+		return activities.Undone{}, activities.Errorf(activities.Fenced,
+			"token %s was released: its rollback window has closed", e.Token)
 	}
 	reachCheckpoint("fenced")
 	outcome, err = a.putDatabaseBack(c, e, token, d)
@@ -65,8 +66,10 @@ func (a *Action) openWhole(ctx context.Context, e activities.Entry, purpose stri
 	return a.Rows.Open(ctx, e, p.Database, purpose)
 }
 
-// putDatabaseBack returns the outcome of an undo that nobody has ended before. C is a connection to the database.
-func (a *Action) putDatabaseBack(c *server.Connection, e activities.Entry, token *journal.Token, d activities.Decision) (activities.Undone, error) {
+// putDatabaseBack returns the outcome of an undo that nobody has ended before. C is a connection to
+// the database.
+func (a *Action) putDatabaseBack(c *server.Connection, e activities.Entry, token *journal.Token,
+	d activities.Decision) (activities.Undone, error) {
 	var rec record
 	recorded, err := token.Read(journal.Record, &rec)
 	if err != nil {
@@ -92,7 +95,8 @@ func (a *Action) putDatabaseBack(c *server.Connection, e activities.Entry, token
 		if err := token.CheckNotLost(d.Done || found, takenDoc); err != nil {
 			return activities.Undone{}, err
 		}
-		return activities.Undone{Outcome: activities.Nothing, Observed: "no checkpoint was taken, and none can be any more"}, errors.Join(dropFresh(m, e.Token), removeDumps(token))
+		return activities.Undone{Outcome: activities.Nothing, Observed: "no checkpoint was taken, and none can be any more"},
+			errors.Join(dropFresh(m, e.Token), removeDumps(token))
 	}
 	r, err := a.newRestoring(c, e, token, taken)
 	if err != nil {
@@ -103,7 +107,9 @@ func (a *Action) putDatabaseBack(c *server.Connection, e activities.Entry, token
 }
 
 func restoredFrom(kept string) activities.Undone {
-	return activities.Undone{Outcome: activities.Restored, Observed: "the database is as at the checkpoint; what it replaced is kept as the database " + kept + " until the record is released"}
+	return activities.Undone{Outcome: activities.Restored,
+		Observed: "the database is as at the checkpoint; what it replaced is kept as the database " + kept +
+			" until the record is released"}
 }
 
 // restoring is one attempt to put a checkpoint back, or to compare with it.
@@ -122,7 +128,8 @@ type restoring struct {
 	oid    uint32
 }
 
-func (a *Action) newRestoring(c *server.Connection, e activities.Entry, token *journal.Token, taken dumped) (*restoring, error) {
+func (a *Action) newRestoring(c *server.Connection, e activities.Entry, token *journal.Token, taken dumped) (*restoring,
+	error) {
 	p, err := activities.DecodeParams[params](e.Params)
 	if err != nil {
 		return nil, err
@@ -148,7 +155,8 @@ func (r *restoring) run(d activities.Decision) (activities.Undone, error) {
 		return activities.Undone{}, err
 	}
 	if now.digest() == was.digest() {
-		return activities.Undone{Outcome: activities.Restored, Observed: "the database is as at the checkpoint: nothing has changed since"}, nil
+		return activities.Undone{Outcome: activities.Restored,
+			Observed: "the database is as at the checkpoint: nothing has changed since"}, nil
 	}
 	if !r.params.Exclusive && d.Force != now.digest() {
 		return activities.Undone{}, driftSince(was, now)
@@ -157,7 +165,8 @@ func (r *restoring) run(d activities.Decision) (activities.Undone, error) {
 	name, err := makeFresh(r.m, server.UndoName, r.id, r.file, r.taken.Quoted)
 	defer func() { _ = dropDatabase(r.m, name) }() // nothing, once it has another name
 	if err != nil {
-		return activities.Undone{}, fmt.Errorf("database %s: the checkpoint cannot be put back, nothing was touched: %w", r.c.Name, err)
+		return activities.Undone{},
+			fmt.Errorf("database %s: the checkpoint cannot be put back, nothing was touched: %w", r.c.Name, err)
 	}
 	reachCheckpoint("made")
 	if err := r.verify(name, was); err != nil {
@@ -177,7 +186,8 @@ func (r *restoring) readDump() (manifest, error) {
 		if err != nil {
 			why = err.Error()
 		}
-		return nil, activities.Errorf(activities.DamagedRecord, "the checkpoint %s: %s; nothing was touched: put the file back, or decide what becomes of the step", r.file, why)
+		return nil, activities.Errorf(activities.DamagedRecord,
+			"the checkpoint %s: %s; nothing was touched: put the file back, or decide what becomes of the step", r.file, why)
 	}
 	return r.t.manifestOf(r.file, r.taken.Quoted)
 }
@@ -190,7 +200,8 @@ func (r *restoring) look() (manifest, error) {
 func driftSince(was, now manifest) drift.Error {
 	return drift.Error{Drift: activities.Drift{
 		Digest: now.digest(),
-		Diff:   "the database has changed since the checkpoint: nobody can tell whether the task or somebody else has changed it\n" + was.diff(now),
+		Diff: "the database has changed since the checkpoint: nobody can tell whether the task or somebody else has " +
+			"changed it\n" + was.diff(now),
 	}}
 }
 
@@ -198,7 +209,9 @@ func driftSince(was, now manifest) drift.Error {
 func (r *restoring) verify(name string, was manifest) error {
 	is, err := readDatabase(r.m, name, server.UndoName+" "+r.id)
 	if err == nil && is.digest() != was.digest() {
-		err = activities.Errorf(activities.ActionDenied, "database %s: put back beside it, the checkpoint would be another one; nothing was touched:\n%s", r.c.Name, was.diff(is))
+		err = activities.Errorf(activities.ActionDenied,
+			"database %s: put back beside it, the checkpoint would be another one; nothing was touched:\n%s", r.c.Name,
+			was.diff(is))
 	}
 	return err
 }
@@ -213,7 +226,8 @@ func (r *restoring) exchange(name string, was, now manifest) error {
 		return err
 	}
 	reachCheckpoint("locked")
-	if ended, err := r.token.Has(journal.Outcome); err != nil || ended { // what has changed since another attempt ended is nobody's to take back
+	// what has changed since another attempt ended is nobody's to take back
+	if ended, err := r.token.Has(journal.Outcome); err != nil || ended {
 		return errors.Join(err, errReplaced)
 	}
 	if !r.params.Exclusive {

@@ -1,4 +1,5 @@
-// Package postgrestest starts a real PostgreSQL server for the tests of a package: one for each test binary, in a temporary folder.
+// Package postgrestest starts a real PostgreSQL server for the tests of a package: one for each
+// test binary, in a temporary folder.
 package postgrestest
 
 import (
@@ -27,7 +28,8 @@ import (
 // programs is where Debian keeps the programs of each version.
 const programs = "/usr/lib/postgresql/*/bin"
 
-// Role is the plain role that tests work as, with the one right beyond its own tables that postgres.exec needs.
+// Role is the plain role that tests work as, with the one right beyond its own tables that
+// postgres.exec needs.
 const Role = "worker"
 
 // Server is a running server.
@@ -39,14 +41,16 @@ type Server struct {
 }
 
 // quick are settings with which a server keeps nothing through a crash.
-var quick = []string{"-c", "fsync=off", "-c", "autovacuum=off", "-c", "shared_buffers=64MB", "-c", "full_page_writes=off"}
+var quick = []string{"-c", "fsync=off", "-c", "autovacuum=off", "-c", "shared_buffers=64MB", "-c",
+	"full_page_writes=off"}
 
 var (
 	start      = sync.OnceValues(func() (*Server, error) { return Start(quick...) })
 	errMissing = errors.New("PostgreSQL is not installed")
 )
 
-// Quick starts a server of its own that keeps nothing through a crash of the machine, but all through a crash of its own.
+// Quick starts a server of its own that keeps nothing through a crash of the machine, but all
+// through a crash of its own.
 func Quick() (*Server, error) { return Start(quick...) }
 
 // Missing says why no server can be started on this machine; nil where one can.
@@ -104,7 +108,8 @@ func Start(options ...string) (*Server, error) {
 		}
 	}
 	data := filepath.Join(s.Dir, "data")
-	if out, err := s.command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C.UTF-8").CombinedOutput(); err != nil {
+	if out, err := s.command(initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8",
+		"--locale=C.UTF-8").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
 	options = append([]string{"-D", data, "-k", s.Dir, "-c", "listen_addresses=", "-c", "max_connections=300"}, options...)
@@ -137,7 +142,8 @@ func (s *Server) ask(sql string) error {
 // Halt ends the server in order: its files are whole then.
 func (s *Server) Halt() { s.End(syscall.SIGINT) }
 
-// Restart starts a server. After one that was killed it does so until the last connection of that has ended.
+// Restart starts a server. After one that was killed it does so until the last connection of that
+// has ended.
 func (s *Server) Restart() error {
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -159,7 +165,8 @@ func (s *Server) DSN(database string) string {
 	return fmt.Sprintf("host=%s user=%s dbname=%s", s.Dir, Role, database)
 }
 
-// Database creates a database of Role, runs statements in it as that role, and drops it when the test ends.
+// Database creates a database of Role, runs statements in it as that role, and drops it when the
+// test ends.
 func (s *Server) Database(t testing.TB, statements ...string) string {
 	t.Helper()
 	name := fmt.Sprintf("d%d", s.names.Add(1))
@@ -205,8 +212,9 @@ func (s *Server) Help(t testing.TB) string {
 	return string(out)
 }
 
-// Dump is the data of a database without the schemas of Unwind, as pg_dump writes it, with the rows of each table in order of their
-// text: where a row lies on the disk is not part of its value. Positions of sequences are left out.
+// Dump is the data of a database without the schemas of Unwind, as pg_dump writes it, with the rows
+// of each table in order of their text: where a row lies on the disk is not part of its value.
+// Positions of sequences are left out.
 func Dump(t testing.TB, dsn string) string {
 	t.Helper()
 	return strings.Join(dumpTables(t, dsn), "\n")
@@ -242,8 +250,8 @@ func dump(dsn string, options ...string) (string, error) {
 	return string(out), nil
 }
 
-// DumpSchema is all that one schema of a database holds, with the rows of each table in order of their text, and without the triggers of
-// Unwind.
+// DumpSchema is all that one schema of a database holds, with the rows of each table in order of
+// their text, and without the triggers of Unwind.
 func DumpSchema(dsn, schema string) (string, error) {
 	out, err := dump(dsn, "--schema="+schema, "--lock-wait-timeout=20s")
 	if err != nil {
@@ -267,10 +275,12 @@ func dumpSchema(t testing.TB, dsn string) string {
 	return strings.Join(readable(runDump(t, dsn, "--schema-only")), "\n")
 }
 
-// readable are the lines of a dump that say what is in the database, and not how or when it was dumped.
+// readable are the lines of a dump that say what is in the database, and not how or when it was
+// dumped.
 func readable(out string) []string {
 	return slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool {
-		return line == "" || strings.HasPrefix(line, "--") || strings.HasPrefix(line, `\restrict`) || strings.HasPrefix(line, `\unrestrict`) || strings.Contains(line, "!unwind")
+		return line == "" || strings.HasPrefix(line, "--") || strings.HasPrefix(line, `\restrict`) ||
+			strings.HasPrefix(line, `\unrestrict`) || strings.Contains(line, "!unwind")
 	})
 }
 

@@ -9,14 +9,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Catalogs are the catalogs before a statement, by which one that has only added rows to them is known.
+// Catalogs are the catalogs before a statement, by which one that has only added rows to them is
+// known.
 type Catalogs struct {
 	ids    map[uint32]bool // of all things that there are
 	writes map[string]writes
 	newest *int64 // the age of the newest row that the transaction has written; nil if none
 }
 
-// writes are how many rows of a catalog a transaction has written, also in savepoints that it rolled back.
+// writes are how many rows of a catalog a transaction has written, also in savepoints that it
+// rolled back.
 type writes struct {
 	Name              string
 	Inserted, Deleted int64
@@ -27,7 +29,8 @@ type writes struct {
 func LookAtCatalogs(c *server.Connection) (before Catalogs, err error) {
 	var ids []uint32
 	var all []string
-	for _, name := range []string{"class", "type", "proc", "constraint", "namespace", "cast", "statistic_ext", "attrdef", "trigger", "rewrite", "policy"} {
+	for _, name := range []string{"class", "type", "proc", "constraint", "namespace", "cast", "statistic_ext", "attrdef",
+		"trigger", "rewrite", "policy"} {
 		all = append(all, "SELECT oid FROM pg_catalog.pg_"+name)
 	}
 	if err := c.Scan("SELECT array_agg(oid) FROM ("+strings.Join(all, " UNION ALL ")+") s", nil, &ids); err != nil {
@@ -50,8 +53,10 @@ func LookAtCatalogs(c *server.Connection) (before Catalogs, err error) {
 }
 
 func countWrites(c *server.Connection) (map[string]writes, error) {
-	all, err := server.Collect(c, pgx.RowToStructByPos[writes], `SELECT relname, ins, del, ins + del + upd FROM (SELECT relname::text, pg_stat_get_xact_tuples_inserted(oid) AS ins,
-			pg_stat_get_xact_tuples_deleted(oid) AS del, pg_stat_get_xact_tuples_updated(oid) AS upd FROM pg_class WHERE oid < $1 AND relkind = 'r') s WHERE ins + del + upd > 0`, server.FirstNormalObject)
+	all, err := server.Collect(c, pgx.RowToStructByPos[writes],
+		`SELECT relname, ins, del, ins + del + upd FROM (SELECT relname::text, pg_stat_get_xact_tuples_inserted(oid) AS ins,
+			pg_stat_get_xact_tuples_deleted(oid) AS del, pg_stat_get_xact_tuples_updated(oid) AS upd FROM pg_class
+			WHERE oid < $1 AND relkind = 'r') s WHERE ins + del + upd > 0`, server.FirstNormalObject)
 	counts := make(map[string]writes, len(all))
 	for _, each := range all {
 		counts[each.Name] = each
@@ -66,12 +71,16 @@ type ownRow struct {
 	Age     int64  // of its transaction or savepoint
 }
 
-// listOwn lists the rows of described catalogs, among those that the transaction has written to, that it has written after the row with this age.
+// listOwn lists the rows of described catalogs, among those that the transaction has written to,
+// that it has written after the row with this age.
 func listOwn(c *server.Connection, written map[string]writes, newest *int64) ([]ownRow, error) {
 	var all []string
 	for name := range written {
 		if column, known := described[name]; known {
-			all = append(all, fmt.Sprintf("SELECT '%[1]s', x.%[2]s::oid, age(x.xmin)::bigint FROM pg_catalog.%[1]s x WHERE %[3]s AND ($1::bigint IS NULL OR age(x.xmin) < $1)", name, column, Ours))
+			all = append(all,
+				fmt.Sprintf(
+					"SELECT '%[1]s', x.%[2]s::oid, age(x.xmin)::bigint FROM pg_catalog.%[1]s x WHERE %[3]s AND ($1::bigint IS "+
+						"NULL OR age(x.xmin) < $1)", name, column, Ours))
 		}
 	}
 	if all == nil {
@@ -89,8 +98,9 @@ type Additions struct {
 	rows   map[string]int64 // by catalog
 }
 
-// FindAdditions returns what a statement has added; nil unless it has left all that there was as it was. The server counts no row as deleted then, and
-// each one as inserted that is there, and they are of things that were not there. What is not described is not looked at.
+// FindAdditions returns what a statement has added; nil unless it has left all that there was as it
+// was. The server counts no row as deleted then, and each one as inserted that is there, and they
+// are of things that were not there. What is not described is not looked at.
 func (before Catalogs) FindAdditions(c *server.Connection) (*Additions, error) {
 	a := Additions{IDs: []uint32{}, before: before, rows: map[string]int64{}}
 	var err error
@@ -114,15 +124,17 @@ func (before Catalogs) FindAdditions(c *server.Connection) (*Additions, error) {
 	}
 	for name, is := range a.writes {
 		was := before.writes[name]
-		if _, known := described[name]; is.Deleted != was.Deleted || known && is.Inserted-was.Inserted != a.rows[name] || !known && is.All != was.All {
+		if _, known := described[name]; is.Deleted != was.Deleted || known && is.Inserted-was.Inserted != a.rows[name] ||
+			!known && is.All != was.All {
 			return nil, nil //nolint:nilnil // documented
 		}
 	}
 	return &a, nil
 }
 
-// AreTakenBack reports whether the catalogs are row by row what they were before the additions, which have just been taken back: all of these are gone, and
-// the server counts no more rows as deleted.
+// AreTakenBack reports whether the catalogs are row by row what they were before the additions,
+// which have just been taken back: all of these are gone, and the server counts no more rows as
+// deleted.
 func (a *Additions) AreTakenBack(c *server.Connection) (bool, error) {
 	now, err := countWrites(c)
 	if err != nil {

@@ -9,10 +9,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// What only adds things is known from what changes, or may have changed, what was there; and what takes it back from what leaves or takes something.
+// What only adds things is known from what changes, or may have changed, what was there; and what
+// takes it back from what leaves or takes something.
 func TestAdditionsLeaveTheRestAsItWas(t *testing.T) {
 	s := postgrestest.Need(t)
-	dsn := s.Admin(s.Database(t, `CREATE TABLE old (id int PRIMARY KEY, n int); CREATE VIEW seen AS SELECT id FROM old; CREATE SEQUENCE numbers; CREATE TYPE mood AS ENUM ('sad');
+	dsn := s.Admin(s.Database(t,
+		`CREATE TABLE old (id int PRIMARY KEY, n int); CREATE VIEW seen AS SELECT id FROM old; CREATE SEQUENCE numbers;
+			CREATE TYPE mood AS ENUM ('sad');
 		CREATE TABLE root (id int) PARTITION BY RANGE (id); CREATE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1'`))
 	all := server.Databases{"main": {DSN: func() (string, error) { return dsn, nil }}}
 	c, err := all.Connect(t.Context(), "main", server.LookName)
@@ -55,8 +58,10 @@ func TestAdditionsLeaveTheRestAsItWas(t *testing.T) {
 		{"GRANT SELECT ON old TO PUBLIC", "", false, false},
 		{"DROP VIEW seen", "", false, false},
 		{"CREATE TABLE new (id int); DROP TABLE new", "", false, false},
-		{"DO $$ BEGIN <<inner>> BEGIN CREATE SCHEMA gone; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; ALTER SCHEMA public OWNER TO " + postgrestest.Role + "; END $$", "", false, false},
-		{"DO $$ BEGIN <<inner>> BEGIN DROP VIEW seen; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; END $$", "", false, false},
+		{"DO $$ BEGIN <<inner>> BEGIN CREATE SCHEMA gone; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; ALTER SCHEMA " +
+			"public OWNER TO " + postgrestest.Role + "; END $$", "", false, false},
+		{"DO $$ BEGIN <<inner>> BEGIN DROP VIEW seen; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; END $$", "", false,
+			false},
 	} {
 		require.NoError(t, c.Run("BEGIN; CREATE TABLE earlier (id int); SAVEPOINT statement"))
 		before, err := LookAtCatalogs(c)

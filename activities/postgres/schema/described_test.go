@@ -10,7 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Every catalog of the server is either described, with a column that tells whose its rows are, or a change of it is refused by both.
+// Every catalog of the server is either described, with a column that tells whose its rows are, or
+// a change of it is refused by both.
 func TestEveryCatalogIsDescribedOrRefused(t *testing.T) {
 	s := postgrestest.Need(t)
 	dsn := s.Admin(s.Database(t))
@@ -25,7 +26,8 @@ func TestEveryCatalogIsDescribedOrRefused(t *testing.T) {
 		IDs  []string // the columns that hold an id
 	}
 	catalogs, err := server.Collect(c, pgx.RowToStructByPos[catalog], `SELECT c.oid, relname::text,
-		array(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid AND atttypid IN ('oid'::regtype, 'regproc'::regtype))
+		array(SELECT attname::text FROM pg_attribute WHERE attrelid = c.oid
+		AND atttypid IN ('oid'::regtype, 'regproc'::regtype))
 		FROM pg_class c WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' ORDER BY 2`)
 	require.NoError(t, err)
 	require.Greater(t, len(catalogs), len(described))

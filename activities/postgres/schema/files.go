@@ -6,7 +6,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// FileNode is the file that a table's rows are in: another one after a TRUNCATE, or when it was rewritten.
+// FileNode is the file that a table's rows are in: another one after a TRUNCATE, or when it was
+// rewritten.
 type FileNode struct {
 	Node uint32
 	Kind string // of pg_class
@@ -18,7 +19,9 @@ type FileNode struct {
 func FileNodes(c *server.Connection) (map[uint32]FileNode, error) {
 	all := map[uint32]FileNode{}
 	err := WithPlainNames(c, func() error {
-		rows, err := c.Query(c.Ctx, "SELECT oid, relfilenode, relkind::text, oid::regclass::text, "+Ours+" FROM pg_class x WHERE relkind IN ('r', 'S', 'm') AND oid >= 16384")
+		rows, err := c.Query(c.Ctx,
+			"SELECT oid, relfilenode, relkind::text, oid::regclass::text, "+Ours+
+				" FROM pg_class x WHERE relkind IN ('r', 'S', 'm') AND oid >= 16384")
 		if err != nil {
 			return c.Explain(err)
 		}

@@ -35,8 +35,11 @@ func TakeSurvey(c *server.Connection) (s Survey, err error) {
 	if s.nodes, err = FileNodes(c); err != nil {
 		return s, err
 	}
-	all, err := server.Collect(c, pgx.RowToStructByPos[tally], `SELECT relid, quote_ident(schemaname) || '.' || quote_ident(relname), n_tup_ins, n_tup_del, n_tup_upd, schemaname = 'pg_catalog' AND relname = ANY($1::text[])
-		FROM pg_stat_xact_all_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 AND schemaname !~ '^pg_toast'`, describedNames())
+	all, err := server.Collect(c, pgx.RowToStructByPos[tally],
+		`SELECT relid, quote_ident(schemaname) || '.' || quote_ident(relname), n_tup_ins, n_tup_del, n_tup_upd,
+			schemaname = 'pg_catalog' AND relname = ANY($1::text[])
+		FROM pg_stat_xact_all_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > 0
+		AND schemaname !~ '^pg_toast'`, describedNames())
 	s.tallies, s.columns = map[uint32]tally{}, map[uint32]string{}
 	for _, t := range all {
 		s.tallies[t.ID] = t
@@ -44,7 +47,9 @@ func TakeSurvey(c *server.Connection) (s Survey, err error) {
 	if err != nil {
 		return s, err
 	}
-	rows, err := c.Query(c.Ctx, "SELECT attrelid, string_agg(ctid::text, '' ORDER BY ctid) FROM pg_attribute x WHERE attrelid >= 16384 AND attnum > 0 AND "+Ours+" GROUP BY attrelid")
+	rows, err := c.Query(c.Ctx,
+		"SELECT attrelid, string_agg(ctid::text, '' ORDER BY ctid) FROM pg_attribute x WHERE attrelid >= 16384 AND "+
+			"attnum > 0 AND "+Ours+" GROUP BY attrelid")
 	if err != nil {
 		return s, c.Explain(err)
 	}
@@ -66,8 +71,9 @@ func (s Survey) IDs() map[string]uint32 {
 	return ids
 }
 
-// TouchedUntil are the ids of relations with rows of their own that were changed, made or dropped between two surveys of a transaction; true for
-// those that are not what they were, and not only in rows.
+// TouchedUntil are the ids of relations with rows of their own that were changed, made or dropped
+// between two surveys of a transaction; true for those that are not what they were, and not only in
+// rows.
 func (s Survey) TouchedUntil(end Survey) map[uint32]bool {
 	all := map[uint32]bool{}
 	for id, t := range end.tallies {
@@ -76,7 +82,8 @@ func (s Survey) TouchedUntil(end Survey) map[uint32]bool {
 		}
 	}
 	for id, node := range end.nodes {
-		if was, there := s.nodes[id]; node.Ours && (!there || was.Node != node.Node || was.Name != node.Name) || end.columns[id] != s.columns[id] {
+		if was, there := s.nodes[id]; node.Ours && (!there || was.Node != node.Node || was.Name != node.Name) ||
+			end.columns[id] != s.columns[id] {
 			all[id] = true
 		}
 	}
@@ -88,7 +95,8 @@ func (s Survey) TouchedUntil(end Survey) map[uint32]bool {
 	return all
 }
 
-// DescribedUntil are the ids of the catalogs that the schema's description covers and that were changed between two surveys.
+// DescribedUntil are the ids of the catalogs that the schema's description covers and that were
+// changed between two surveys.
 func (s Survey) DescribedUntil(end Survey) (ids []uint32) {
 	for id, t := range end.tallies {
 		if t.Catalog && t != s.tallies[id] {
@@ -102,7 +110,8 @@ func (s Survey) DescribedUntil(end Survey) (ids []uint32) {
 func (s Survey) CountsUntil(end Survey) (all []activities.Count) {
 	for id, t := range end.tallies {
 		was := s.tallies[id]
-		n := activities.Count{Of: strings.ReplaceAll(t.Name, `"`, ""), Added: t.Came - was.Came, Removed: t.Went - was.Went, Changed: t.Changed - was.Changed}
+		n := activities.Count{Of: strings.ReplaceAll(t.Name, `"`, ""), Added: t.Came - was.Came, Removed: t.Went - was.Went,
+			Changed: t.Changed - was.Changed}
 		if id >= server.FirstNormalObject && n.Added+n.Removed+n.Changed > 0 {
 			all = append(all, n)
 		}

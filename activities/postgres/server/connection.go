@@ -23,21 +23,28 @@ const (
 // FirstNormalObject is the first id that is not of the server's own objects.
 const FirstNormalObject = 16384
 
-// settings make the text of a value the same in each of our sessions, so that it can be read back. The server ends the transaction of a
-// worker that was stopped. To compile expressions takes a session of one call more time than it saves.
-const settings = `SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; SET extra_float_digits = 1; SET bytea_output = 'hex';
+// settings make the text of a value the same in each of our sessions, so that it can be read back.
+// The server ends the transaction of a worker that was stopped. To compile expressions takes a
+// session of one call more time than it saves.
+const settings = `SET datestyle = 'ISO, MDY'; SET intervalstyle = 'postgres'; SET extra_float_digits = 1;
+SET bytea_output = 'hex';
 SET standard_conforming_strings = on; SET client_encoding = 'UTF8'; SET lc_monetary = 'C'; SET lock_timeout = '30s';
 SET idle_in_transaction_session_timeout = '60s'; SET jit = off`
 
-// canonical are the settings under which the text of a value is written where it is kept and compared, as the server writes them.
-var canonical = [][2]string{{"DateStyle", "ISO, MDY"}, {"IntervalStyle", "postgres"}, {"TimeZone", "UTC"}, {"extra_float_digits", "1"}, {"bytea_output", "hex"}, {"lc_monetary", "C"}}
+// canonical are the settings under which the text of a value is written where it is kept and
+// compared, as the server writes them.
+var canonical = [][2]string{{"DateStyle", "ISO, MDY"}, {"IntervalStyle", "postgres"}, {"TimeZone", "UTC"},
+	{"extra_float_digits", "1"}, {"bytea_output", "hex"}, {"lc_monetary", "C"}}
 
-// own are the settings of sessions that run no statement of a step: what a role or a database sets for others bounds no undo.
+// own are the settings of sessions that run no statement of a step: what a role or a database sets
+// for others bounds no undo.
 const own = `SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off;
 SET default_transaction_deferrable = off;
-SELECT set_config(name, '0', false) FROM unnest('{transaction_timeout,idle_session_timeout}'::text[]) name WHERE current_setting(name, true) IS NOT NULL`
+SELECT set_config(name, '0', false) FROM unnest('{transaction_timeout,idle_session_timeout}'::text[]) name
+WHERE current_setting(name, true) IS NOT NULL`
 
-// CanonicalFor is the clause by which a function runs under the canonical settings, and what pg_proc.proconfig says then.
+// CanonicalFor is the clause by which a function runs under the canonical settings, and what
+// pg_proc.proconfig says then.
 func CanonicalFor() (clause string, config []string) {
 	for _, each := range canonical {
 		clause += fmt.Sprintf(" SET %s = '%s'", each[0], each[1])
@@ -46,7 +53,8 @@ func CanonicalFor() (clause string, config []string) {
 	return clause, config
 }
 
-// Canonically runs do under the canonical settings, in the open transaction; a step's statements may have others.
+// Canonically runs do under the canonical settings, in the open transaction; a step's statements
+// may have others.
 func (c *Connection) Canonically(do func() error) error {
 	names, values := make([]string, len(canonical)), make([]string, len(canonical))
 	for i, each := range canonical {
@@ -54,7 +62,9 @@ func (c *Connection) Canonically(do func() error) error {
 	}
 	const set = "SELECT array_agg(set_config(name, value, true)) FROM unnest($1::text[], $2::text[]) s(name, value)"
 	var were []string
-	if err := c.Scan("SELECT array_agg(current_setting(name) ORDER BY place) FROM unnest($1::text[]) WITH ORDINALITY s(name, place)", []any{names}, &were); err != nil {
+	if err := c.Scan(
+		"SELECT array_agg(current_setting(name) ORDER BY place) FROM unnest($1::text[]) WITH ORDINALITY s(name, place)",
+		[]any{names}, &were); err != nil {
 		return err
 	}
 	if slices.Equal(were, values) {
@@ -82,8 +92,8 @@ type Connection struct {
 	renamed   map[string]bool // the other names of those
 }
 
-// Connect opens a connection to the database with this name, and gives it the name of an application on the server. Its errors name no part of
-// the connection string.
+// Connect opens a connection to the database with this name, and gives it the name of an
+// application on the server. Its errors name no part of the connection string.
 func (all Databases) Connect(ctx context.Context, name, application string) (*Connection, error) {
 	return all.ConnectTo(ctx, name, application, "")
 }
@@ -100,7 +110,8 @@ func (all Databases) ConnectTo(ctx context.Context, name, application, other str
 	}
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, activities.Errorf(activities.Refused, "database %s: the connection string is not one of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE", name)
+		return nil, activities.Errorf(activities.Refused,
+			"database %s: the connection string is not one of PostgreSQL; write postgres://USER:PASSWORD@HOST/DATABASE", name)
 	}
 	activities.MaskerFrom(ctx).Add(dsn)
 	activities.MaskerFrom(ctx).Add(config.Password)
@@ -138,7 +149,8 @@ func (c *Connection) begin(isOwn bool) error {
 	var version int
 	var standby bool
 	const ask = `SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
-		(SELECT system_identifier FROM pg_control_system())::text || '-' || (SELECT oid FROM pg_database WHERE datname = current_database())`
+		(SELECT system_identifier FROM pg_control_system())::text || '-' || (SELECT oid FROM pg_database
+		WHERE datname = current_database())`
 	if err := c.Run(settings); err != nil {
 		return err
 	}
@@ -151,10 +163,12 @@ func (c *Connection) begin(isOwn bool) error {
 		return c.Explain(err)
 	}
 	if version < oldest {
-		return activities.Errorf(activities.Refused, "database %s: the server is PostgreSQL %d; %d or newer is needed", c.Name, version/10000, oldest/10000)
+		return activities.Errorf(activities.Refused, "database %s: the server is PostgreSQL %d; %d or newer is needed",
+			c.Name, version/10000, oldest/10000)
 	}
 	if standby {
-		return activities.Errorf(activities.Refused, "database %s: the server is a read-only replica; name the primary", c.Name)
+		return activities.Errorf(activities.Refused, "database %s: the server is a read-only replica; name the primary",
+			c.Name)
 	}
 	return nil
 }

@@ -11,13 +11,16 @@ import (
 
 // Database is a database, and what steps may do to it.
 type Database struct {
-	// DSN returns the connection string. It is called for each connection, so that a rotated password takes effect.
+	// DSN returns the connection string. It is called for each connection, so that a rotated password
+	// takes effect.
 	DSN func() (string, error)
-	// Allow are the tables whose rows steps may change, as patterns with * such as public.*. Defaults to all.
+	// Allow are the tables whose rows steps may change, as patterns with * such as public.*. Defaults
+	// to all.
 	Allow []string
 	// Deny are tables that steps may neither read nor change. It outranks Allow. Defaults to none.
 	Deny []string
-	// Sensitive are columns whose values are not shown, as SCHEMA.TABLE.COLUMN with *. Defaults to none.
+	// Sensitive are columns whose values are not shown, as SCHEMA.TABLE.COLUMN with *. Defaults to
+	// none.
 	Sensitive []string
 }
 
@@ -36,7 +39,8 @@ func (all Databases) Find(name string) (Database, error) {
 
 func (all Databases) names() []string { return slices.Sorted(maps.Keys(all)) }
 
-// Each calls do for every database. One that does not answer is a problem, and the others are still asked.
+// Each calls do for every database. One that does not answer is a problem, and the others are still
+// asked.
 func (all Databases) Each(ctx context.Context, application string, do func(*Connection) error) (problems []error) {
 	for _, name := range all.names() {
 		if err := all.With(ctx, name, application, do); err != nil {
@@ -68,7 +72,8 @@ func (all Databases) Touch(ctx context.Context, name string, reads bool) (touche
 	return touched, err
 }
 
-// RecordedJournal is the journal that an entry names for a database, or under another name; empty if it names none.
+// RecordedJournal is the journal that an entry names for a database, or under another name; empty
+// if it names none.
 func RecordedJournal(e activities.Entry, of string) (id string) {
 	for each := range strings.SplitSeq(e.Place.Journal, ",") {
 		if name, recorded, _ := strings.Cut(each, "="); name == of {

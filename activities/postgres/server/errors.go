@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// IsCode reports whether an error is one of the server with one of these codes, or with one that begins so.
+// IsCode reports whether an error is one of the server with one of these codes, or with one that
+// begins so.
 func IsCode(err error, codes ...string) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -31,16 +32,21 @@ func explainConnect(ctx context.Context, name string, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case ok && strings.HasPrefix(e.Code, "28"):
-		return activities.Errorf(activities.Refused, "database %s: the server refuses the worker's role or password (%s); correct the secret that holds the connection string", name, e.Code)
+		return activities.Errorf(activities.Refused,
+			"database %s: the server refuses the worker's role or password (%s); correct the secret that holds the "+
+				"connection string", name, e.Code)
 	case ok && e.Code == "3D000":
-		return activities.Errorf(activities.Refused, "database %s: there is no such database on the server; correct the secret that holds the connection string", name)
+		return activities.Errorf(activities.Refused,
+			"database %s: there is no such database on the server; correct the secret that holds the connection string", name)
 	case ok:
 		return fmt.Errorf("database %s: the server refuses the connection: %s (%s)", name, e.Message, e.Code)
 	}
-	return fmt.Errorf("database %s: the server cannot be reached; it is tried again", name) // the cause holds parts of the connection string
+	// the cause holds parts of the connection string
+	return fmt.Errorf("database %s: the server cannot be reached; it is tried again", name)
 }
 
-// Explain turns an error of the server into one of the contract. A statement that fails changes nothing: its transaction is rolled back.
+// Explain turns an error of the server into one of the contract. A statement that fails changes
+// nothing: its transaction is rolled back.
 func (c *Connection) Explain(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if _, isExplained := errors.AsType[*Error](err); !ok || isExplained {
@@ -49,16 +55,20 @@ func (c *Connection) Explain(err error) error {
 	kind := activities.Refused
 	switch {
 	case IsCode(err, "55P03"):
-		return fmt.Errorf("database %s: something else holds a lock on what the statement needs; nothing was changed, it is tried again: %w", c.Name, err)
+		return fmt.Errorf(
+			"database %s: something else holds a lock on what the statement needs; nothing was changed, it is tried again: %w",
+			c.Name, err)
 	case IsCode(err, "40", "53", "57", "08", "58", "XX", "25P03"):
 		return fmt.Errorf("database %s: %w", c.Name, err)
 	case IsCode(err, "23", "P0001", "44"):
 		kind = activities.ActionDenied
 	}
-	return &Error{activities.Errorf(kind, "database %s: %s [%s]; nothing was changed", c.Name, c.describeError(e), e.Code), e}
+	return &Error{activities.Errorf(kind, "database %s: %s [%s]; nothing was changed", c.Name, c.describeError(e), e.Code),
+		e}
 }
 
-// describeError says what the server says, except for what may quote a row of a database with sensitive columns.
+// describeError says what the server says, except for what may quote a row of a database with
+// sensitive columns.
 func (c *Connection) describeError(e *pgconn.PgError) string {
 	text, detail := e.Message, e.Detail
 	if len(c.Sensitive) > 0 {

@@ -19,7 +19,8 @@ func (d Database) Denies(table string) bool { return matchesAny(d.Deny, table) }
 // IsSensitive reports whether the values of a column are not shown.
 func (d Database) IsSensitive(column string) bool { return matchesAny(d.Sensitive, column) }
 
-// IsSensitive reports whether the values of a column are not shown: under this name, or under one that it had before in this session.
+// IsSensitive reports whether the values of a column are not shown: under this name, or under one
+// that it had before in this session.
 func (c *Connection) IsSensitive(column string) bool {
 	return c.Database.IsSensitive(column) || c.renamed[column]
 }
@@ -30,7 +31,8 @@ type place struct {
 	Number int16
 }
 
-// FollowSensitive notes which columns are sensitive, and which names those have that were so: a statement of the session may have given them others.
+// FollowSensitive notes which columns are sensitive, and which names those have that were so: a
+// statement of the session may have given them others.
 func (c *Connection) FollowSensitive() error {
 	if len(c.Sensitive) == 0 {
 		return nil
@@ -43,8 +45,11 @@ func (c *Connection) FollowSensitive() error {
 		Number int16
 		Name   string
 	}
-	all, err := Collect(c, pgx.RowToStructByPos[column], `SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE a.attnum > 0 AND NOT a.attisdropped AND c.oid >= $1`, FirstNormalObject)
+	all, err := Collect(c, pgx.RowToStructByPos[column],
+		`SELECT a.attrelid, a.attnum, n.nspname || '.' || c.relname || '.' || a.attname FROM pg_attribute a
+			JOIN pg_class c ON c.oid = a.attrelid
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE a.attnum > 0 AND NOT a.attisdropped
+		AND c.oid >= $1`, FirstNormalObject)
 	for _, each := range all {
 		at := place{each.Table, each.Number}
 		if isSensitive := c.Database.IsSensitive(each.Name); isSensitive || c.sensitive[at] {
@@ -66,13 +71,16 @@ func matchesAny(patterns []string, name string) bool {
 	})
 }
 
-// CheckReads refuses tables that the worker's config denies: each table that a statement uses is locked.
+// CheckReads refuses tables that the worker's config denies: each table that a statement uses is
+// locked.
 func (c *Connection) CheckReads() error {
 	if len(c.Deny) == 0 {
 		return nil
 	}
-	used, err := Collect(c, pgx.RowTo[string], `SELECT DISTINCT n.nspname || '.' || c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
-		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')`)
+	used, err := Collect(c, pgx.RowTo[string],
+		`SELECT DISTINCT n.nspname || '.' || c.relname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+		JOIN pg_namespace n ON n.oid = c.relnamespace WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+		AND c.relkind IN ('r', 'p', 'v', 'm', 'f')`)
 	if err != nil {
 		return err
 	}
@@ -84,13 +92,15 @@ func (c *Connection) CheckReads() error {
 	return nil
 }
 
-// UsesSensitive reports whether a table that the transaction uses has a sensitive column. Which columns a value comes from is not
-// known: it may be computed from them.
+// UsesSensitive reports whether a table that the transaction uses has a sensitive column. Which
+// columns a value comes from is not known: it may be computed from them.
 func (c *Connection) UsesSensitive() (bool, error) {
 	if len(c.Sensitive) == 0 {
 		return false, nil
 	}
-	used, err := Collect(c, pgx.RowTo[string], `SELECT DISTINCT n.nspname || '.' || c.relname || '.' || a.attname FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+	used, err := Collect(c, pgx.RowTo[string],
+		`SELECT DISTINCT n.nspname || '.' || c.relname || '.' || a.attname FROM pg_locks l
+			JOIN pg_class c ON c.oid = l.relation
 		JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
 		WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')`)
 	return slices.ContainsFunc(used, c.IsSensitive), err

@@ -1,6 +1,7 @@
 package server
 
-// The names of our sessions on a server. In a call for a step, its token follows: a fence ends those of the forward.
+// The names of our sessions on a server. In a call for a step, its token follows: a fence ends
+// those of the forward.
 const (
 	ForwardName   = "unwind apply"
 	PlanName      = "unwind plan"
@@ -12,13 +13,16 @@ const (
 	JournalName   = "unwind"
 )
 
-// EndForward ends the sessions of the forward of a token, wherever they are, with those of the programs that it runs.
+// EndForward ends the sessions of the forward of a token, wherever they are, with those of the
+// programs that it runs.
 func (c *Connection) EndForward(token string) error {
-	return c.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL) WHERE application_name = $1", ForwardName+" "+token)
+	return c.Run("SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(NULL) WHERE application_name = $1",
+		ForwardName+" "+token)
 }
 
-// TriggerName is that of our trigger on tables, or what its name begins with where a table has one for each kind of statement. It sorts before the
-// names of other triggers, which fire in the order of their names.
+// TriggerName is that of our trigger on tables, or what its name begins with where a table has one
+// for each kind of statement. It sorts before the names of other triggers, which fire in the order
+// of their names.
 const TriggerName = "!unwind"
 
 // IsTrigger is the condition that a trigger of pg_trigger is ours.

@@ -9,9 +9,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Execute runs one statement with the extended protocol, in which the server takes one statement only. It returns how many rows the
-// statement changed, the rows that it returned up to a limit, and the first value of those.
-func Execute(c *server.Connection, s Statement, limit int) (changed int64, rows []map[string]any, first any, err error) {
+// Execute runs one statement with the extended protocol, in which the server takes one statement
+// only. It returns how many rows the statement changed, the rows that it returned up to a limit,
+// and the first value of those.
+func Execute(c *server.Connection, s Statement, limit int) (changed int64, rows []map[string]any, first any,
+	err error) {
 	if err := checkCalls(c, s); err != nil {
 		return 0, nil, nil, err
 	}
@@ -20,7 +22,9 @@ func Execute(c *server.Connection, s Statement, limit int) (changed int64, rows 
 		return 0, nil, nil, explainIn(c, s.Where, err)
 	}
 	if len(prepared.ParamOIDs) != len(s.Params) {
-		return 0, nil, nil, activities.Errorf(activities.Refused, "%s: it has %s, params has %d", s.Where, activities.CountOf(len(prepared.ParamOIDs), "parameter"), len(s.Params))
+		return 0, nil, nil,
+			activities.Errorf(activities.Refused, "%s: it has %s, params has %d", s.Where,
+				activities.CountOf(len(prepared.ParamOIDs), "parameter"), len(s.Params))
 	}
 	values := make([][]byte, len(s.Params))
 	for i, p := range s.Params {
@@ -50,7 +54,9 @@ func Execute(c *server.Connection, s Statement, limit int) (changed int64, rows 
 		changed = tag.RowsAffected()
 	}
 	if s.Changes != nil && changed != *s.Changes {
-		return 0, nil, nil, activities.Errorf(activities.ActionDenied, "%s: it changes %s, and must change %d; nothing was changed", s.Where, activities.CountOf(changed, "row"), *s.Changes)
+		return 0, nil, nil,
+			activities.Errorf(activities.ActionDenied, "%s: it changes %s, and must change %d; nothing was changed", s.Where,
+				activities.CountOf(changed, "row"), *s.Changes)
 	}
 	return changed, rows, first, nil
 }

@@ -10,8 +10,9 @@ import (
 // explainLock is how long an explanation waits for a lock.
 const explainLock = "2s"
 
-// Explain explains statements in a transaction that is rolled back. A step never fails in a way that it would not fail when it runs:
-// EXPLAIN checks names, types and privileges, and executes nothing.
+// Explain explains statements in a transaction that is rolled back. A step never fails in a way
+// that it would not fail when it runs: EXPLAIN checks names, types and privileges, and executes
+// nothing.
 func Explain(c *server.Connection, statements []Statement, mode string) error {
 	if len(statements) == 0 {
 		return nil
@@ -31,7 +32,8 @@ func Explain(c *server.Connection, statements []Statement, mode string) error {
 	return c.CheckReads()
 }
 
-// Parse lets the server parse statements that run in another schema than the present one: only their syntax is judged.
+// Parse lets the server parse statements that run in another schema than the present one: only
+// their syntax is judged.
 func Parse(c *server.Connection, statements []Statement) error {
 	for _, s := range statements {
 		if _, err := c.PgConn().Prepare(c.Ctx, "", s.SQL, nil); server.IsCode(err, "42601") {
@@ -60,12 +62,13 @@ func explainStatement(c *server.Connection, s Statement) error {
 	return nil
 }
 
-// mendable are errors that a change of the schema or of privileges can mend: an undefined table, column, function or schema, a missing
-// privilege, a column of another type.
+// mendable are errors that a change of the schema or of privileges can mend: an undefined table,
+// column, function or schema, a missing privilege, a column of another type.
 var mendable = []string{"42P01", "42703", "42883", "3F000", "42501", "42704", "42804", "42P10"}
 
-// judge says what an error of an explanation means for the step. A missing table is one of the current schema, which an earlier step may
-// change. What the planner computed by itself, such as a division by zero, may never be computed when the step runs.
+// judge says what an error of an explanation means for the step. A missing table is one of the
+// current schema, which an earlier step may change. What the planner computed by itself, such as a
+// division by zero, may never be computed when the step runs.
 func judge(c *server.Connection, err error) error {
 	e, isServers := errors.AsType[*server.Error](err)
 	switch {

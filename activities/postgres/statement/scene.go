@@ -9,7 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// Scene shows checks the outputs of the step, and its database: staged, in its transaction before the commit; live, after it.
+// Scene shows checks the outputs of the step, and its database: staged, in its transaction before
+// the commit; live, after it.
 type Scene struct {
 	Connection *server.Connection
 	Result     activities.Result
@@ -21,7 +22,9 @@ func (s Scene) Target() string { return s.Connection.Name }
 // ReadFile implements activities.Scene.
 func (s Scene) ReadFile(_ context.Context, name string) ([]byte, error) {
 	if name != s.Target() {
-		return nil, activities.Errorf(activities.Refused, "file %s: a check of a step on PostgreSQL sees only the outputs of the step, as the file %s; write a query check for all else", name, s.Target())
+		return nil, activities.Errorf(activities.Refused,
+			"file %s: a check of a step on PostgreSQL sees only the outputs of the step, as the file %s; write a query "+
+				"check for all else", name, s.Target())
 	}
 	return json.Marshal(s.Result.Outputs)
 }
@@ -31,7 +34,8 @@ func (s Scene) Run(context.Context, []string) ([]byte, error) {
 	return nil, errors.New("no command can run in PostgreSQL; use a query check, or a step of another world")
 }
 
-// Query reads in a transaction of its own, or in a savepoint of the step's, in which the server refuses to write.
+// Query reads in a transaction of its own, or in a savepoint of the step's, in which the server
+// refuses to write.
 func (s Scene) Query(_ context.Context, sql string) (value any, err error) {
 	one, err := readCheck(sql)
 	if err != nil {

@@ -5,8 +5,9 @@ import (
 	"unicode"
 )
 
-// Split returns the statements in a text, with their words in lower case, without comments and quoted texts. A quoted name keeps its quotes:
-// it is no keyword. Statements end where psql ends them: not within parentheses, nor within the body of a function between BEGIN and END.
+// Split returns the statements in a text, with their words in lower case, without comments and
+// quoted texts. A quoted name keeps its quotes: it is no keyword. Statements end where psql ends
+// them: not within parentheses, nor within the body of a function between BEGIN and END.
 func Split(text string) (statements []string, words [][]string) {
 	var found []string
 	begin, seen, parens, bodies := 0, false, 0, 0
@@ -68,7 +69,8 @@ func parensAfter(b byte, parens int) int {
 	return parens
 }
 
-// bodiesAfter counts, after a word, how many blocks of the body of a function are open; words are all of the statement.
+// bodiesAfter counts, after a word, how many blocks of the body of a function are open; words are
+// all of the statement.
 func bodiesAfter(word string, bodies int, words []string, parens int) int {
 	if kind := created(words); kind != "function" && kind != "procedure" || parens > 0 {
 		return bodies
@@ -82,7 +84,8 @@ func bodiesAfter(word string, bodies int, words []string, parens int) int {
 	return bodies
 }
 
-// created is what a statement with these words creates, as its first word says; empty for other statements.
+// created is what a statement with these words creates, as its first word says; empty for other
+// statements.
 func created(words []string) string {
 	if len(words) < 2 || words[0] != "create" {
 		return ""
@@ -96,7 +99,8 @@ func created(words []string) string {
 // wordLength is the length of the word, or of the digits, that text begins with.
 func wordLength(text string) int {
 	n := 1
-	for n < len(text) && (isDigit(text[0]) && isDigit(text[n]) || !isDigit(text[0]) && (isWordByte(text[n]) || text[n] == '$')) {
+	for n < len(text) &&
+		(isDigit(text[0]) && isDigit(text[n]) || !isDigit(text[0]) && (isWordByte(text[n]) || text[n] == '$')) {
 		n++
 	}
 	return n
@@ -157,7 +161,8 @@ func quotedLength(text string, quote byte, escapes bool) int {
 	return len(text)
 }
 
-// dollarTag is the opening mark of a dollar-quoted text, such as $$ or $body$; empty for a parameter such as $1.
+// dollarTag is the opening mark of a dollar-quoted text, such as $$ or $body$; empty for a
+// parameter such as $1.
 func dollarTag(text string) string {
 	n := 1
 	for n < len(text) && isWordByte(text[n]) {

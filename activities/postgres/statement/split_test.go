@@ -12,7 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 )
 
-// TestStatementsEndWherePsqlEndsThem: psql, which shares its scanner with the server, says what it sends.
+// TestStatementsEndWherePsqlEndsThem: psql, which shares its scanner with the server, says what it
+// sends.
 func TestStatementsEndWherePsqlEndsThem(t *testing.T) {
 	t.Parallel()
 	s := postgrestest.Need(t)
@@ -27,7 +28,8 @@ func TestStatementsEndWherePsqlEndsThem(t *testing.T) {
 		"SELECT ')'; SELECT '('; SELECT 1",
 		"CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT 1; SELECT 2; END; SELECT 3",
 		"create or replace procedure p() begin atomic insert into t values (1); end; SELECT 3",
-		"CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN CASE 1 WHEN 2 THEN 3 END END; SELECT 2; END; SELECT 3",
+		"CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN true THEN CASE 1 WHEN 2 THEN 3 END END; SELECT 2; " +
+			"END; SELECT 3",
 		"CREATE FUNCTION f(\"end\" int DEFAULT 1) RETURNS int BEGIN ATOMIC SELECT \"end\"; SELECT 2; END; SELECT 3",
 		"CREATE FUNCTION f() RETURNS int LANGUAGE sql RETURN CASE WHEN true THEN 1 END; SELECT 3",
 		"CREATE FUNCTION f() RETURNS int LANGUAGE plpgsql AS $$ BEGIN RETURN 1; END $$; SELECT 3",

@@ -1,4 +1,5 @@
-// Package statement has the statements of steps: which may run, how they run, and what the server says of them before.
+// Package statement has the statements of steps: which may run, how they run, and what the server
+// says of them before.
 package statement
 
 import (
@@ -17,14 +18,16 @@ type Statement struct {
 	Where string `json:"-"`
 }
 
-// Script is what a step runs, and what takes it back: nil unless the step declares it. With a checkpoint, rows come back from a copy.
+// Script is what a step runs, and what takes it back: nil unless the step declares it. With a
+// checkpoint, rows come back from a copy.
 type Script struct {
 	Forward, Undo []Statement
 	Checkpoint    bool
 }
 
 // List lists single statements, each with the place where it stands.
-func List(field string, given []Statement, check func(where string, words []string) error) (all []Statement, err error) {
+func List(field string, given []Statement, check func(where string, words []string) error) (all []Statement,
+	err error) {
 	for i, s := range given {
 		if s.Where == "" {
 			s.Where = fmt.Sprintf("%s %d", field, i+1)
@@ -34,7 +37,8 @@ func List(field string, given []Statement, check func(where string, words []stri
 			return nil, activities.Errorf(activities.Refused, "%s: there is no statement in it", s.Where)
 		}
 		if len(texts) > 1 && (s.Params != nil || s.Changes != nil) {
-			return nil, activities.Errorf(activities.Refused, "%s: params and changes belong to one statement; it has %d", s.Where, len(texts))
+			return nil, activities.Errorf(activities.Refused, "%s: params and changes belong to one statement; it has %d",
+				s.Where, len(texts))
 		}
 		for n, text := range texts {
 			one := Statement{SQL: text, Params: s.Params, Changes: s.Changes, Where: s.Where}

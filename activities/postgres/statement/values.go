@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// encodeParam writes a parameter the way the server reads a value of its type: a list as an array unless the type is JSON.
+// encodeParam writes a parameter the way the server reads a value of its type: a list as an array
+// unless the type is JSON.
 func encodeParam(v any, oid uint32) ([]byte, error) {
 	if oid == pgtype.JSONOID || oid == pgtype.JSONBOID {
 		if text, ok := v.(string); ok && json.Valid([]byte(text)) {
@@ -56,7 +57,8 @@ func decodeValue(raw []byte, oid uint32) any {
 	switch oid {
 	case pgtype.BoolOID:
 		return string(raw) == "t"
-	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID, pgtype.JSONOID, pgtype.JSONBOID:
+	case pgtype.Int2OID, pgtype.Int4OID, pgtype.Int8OID, pgtype.Float4OID, pgtype.Float8OID, pgtype.NumericOID,
+		pgtype.JSONOID, pgtype.JSONBOID:
 		d := json.NewDecoder(bytes.NewReader(raw))
 		d.UseNumber()
 		var v any

@@ -29,8 +29,8 @@ type Server struct {
 	names atomic.Int64
 }
 
-// Durable are settings with which a server keeps all that it has answered through a crash of its own. With the preset, everysec, it may
-// answer before it has written.
+// Durable are settings with which a server keeps all that it has answered through a crash of its
+// own. With the preset, everysec, it may answer before it has written.
 var Durable = []string{"--appendonly", "yes", "--appendfsync", "no", "--databases", "512"}
 
 var start = sync.OnceValues(func() (*Server, error) { return Start(Durable...) })
@@ -84,7 +84,9 @@ func Start(options ...string) (*Server, error) {
 	}
 	s := &Server{Server: made}
 	s.Command = func() *exec.Cmd {
-		return exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", s.Socket(), "--dir", s.Dir, "--save", "", "--daemonize", "no"}, options...)...)
+		return exec.Command("redis-server",
+			append([]string{"--port", "0", "--unixsocket", s.Socket(), "--dir", s.Dir, "--save", "", "--daemonize", "no"},
+				options...)...)
 	}
 	s.Answers = func() error {
 		c := s.Client(0)
@@ -100,7 +102,8 @@ func Start(options ...string) (*Server, error) {
 // Socket is the path of the server's socket.
 func (s *Server) Socket() string { return filepath.Join(s.Dir, "socket") }
 
-// Database returns the number of a logical database that no other test uses, of those above the ones that a plan looks for.
+// Database returns the number of a logical database that no other test uses, of those above the
+// ones that a plan looks for.
 func (s *Server) Database() int { return 15 + int(s.names.Add(1)) }
 
 // URL is the address of a logical database.
@@ -127,8 +130,9 @@ func Run(t testing.TB, c *client.Client, lines ...string) {
 	}
 }
 
-// Dump is what a database holds, except for what is ours: each key with its type, its content and the time at which it expires. It reads by
-// commands of each type, and not by DUMP, whose bytes depend on how the server stores a value.
+// Dump is what a database holds, except for what is ours: each key with its type, its content and
+// the time at which it expires. It reads by commands of each type, and not by DUMP, whose bytes
+// depend on how the server stores a value.
 func Dump(ctx context.Context, c *client.Client) (string, error) { return DumpKeys(ctx, c, "*") }
 
 // DumpKeys is what Dump says of the keys that match a pattern.

@@ -29,8 +29,10 @@ func (r request) createCustomer() (*object, *apiError) {
 		return nil, rejected(http.StatusBadRequest, "resource_missing", "The payment method is not attached to the customer")
 	}
 	return r.addObject("customer", r.prefix, "", map[string]any{
-		"name": r.optional("name"), "email": r.optional("email"), "phone": r.optional("phone"), "description": r.optional("description"),
-		"balance": int64(0), "invoice_settings": map[string]any{"default_payment_method": r.optional("invoice_settings[default_payment_method]")},
+		"name": r.optional("name"), "email": r.optional("email"), "phone": r.optional("phone"),
+		"description":      r.optional("description"),
+		"balance":          int64(0),
+		"invoice_settings": map[string]any{"default_payment_method": r.optional("invoice_settings[default_payment_method]")},
 	}), nil
 }
 
@@ -134,7 +136,8 @@ func (r request) deleteObject(o *object) (map[string]any, *apiError) {
 		used := false
 		r.account.eachObject("price", func(p *object) { used = used || p.text("product") == o.id })
 		if used {
-			return nil, rejected(http.StatusBadRequest, "", "This product cannot be deleted because it has one or more user-created prices.")
+			return nil, rejected(http.StatusBadRequest, "",
+				"This product cannot be deleted because it has one or more user-created prices.")
 		}
 	case "coupon":
 	default:

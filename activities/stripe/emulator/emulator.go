@@ -15,8 +15,8 @@ import (
 type Options struct {
 	// Now is the emulator's clock. Defaults to time.Now.
 	Now func() time.Time
-	// Accounts names the account of each API key. Every other key that starts with "sk_test_" or "rk_test_" belongs to
-	// Account.
+	// Accounts names the account of each API key. Every other key that starts with "sk_test_" or
+	// "rk_test_" belongs to Account.
 	Accounts map[string]string
 	// Account is the id of the account of most keys. Defaults to "acct_emulator".
 	Account string
@@ -68,7 +68,8 @@ func (e *Emulator) Start(address string) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("stripe emulator: %w", err)
 	}
-	s := &Server{URL: "http://" + l.Addr().String(), em: e, server: &http.Server{Handler: e, ReadHeaderTimeout: 10 * time.Second}}
+	s := &Server{URL: "http://" + l.Addr().String(), em: e,
+		server: &http.Server{Handler: e, ReadHeaderTimeout: 10 * time.Second}}
 	go s.server.Serve(l) //nolint:errcheck // ends with ErrServerClosed, at Close
 	return s, nil
 }
@@ -116,14 +117,16 @@ func (e *Emulator) readCall(r *http.Request) (*call, *apiError) {
 	id := e.options.Accounts[key]
 	if id == "" {
 		if !strings.HasPrefix(key, "sk_test_") && !strings.HasPrefix(key, "rk_test_") {
-			return nil, &apiError{status: http.StatusUnauthorized, kind: "invalid_request_error", message: "Invalid API Key provided"}
+			return nil, &apiError{status: http.StatusUnauthorized, kind: "invalid_request_error",
+				message: "Invalid API Key provided"}
 		}
 		id = e.options.Account
 	}
 	if err := r.ParseForm(); err != nil {
 		return nil, invalid("", "the body is no form: "+err.Error())
 	}
-	return &call{account: id, method: r.Method, path: strings.TrimSuffix(r.URL.Path, "/"), form: r.Form, key: r.Header.Get("Idempotency-Key")}, nil
+	return &call{account: id, method: r.Method, path: strings.TrimSuffix(r.URL.Path, "/"), form: r.Form,
+		key: r.Header.Get("Idempotency-Key")}, nil
 }
 
 func (e *Emulator) writeAnswer(w http.ResponseWriter, a answer) {
@@ -183,7 +186,8 @@ func (p *apiError) answer() answer {
 }
 
 func invalid(param, message string) *apiError {
-	return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", param: param, message: message, unsaved: true}
+	return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", param: param, message: message,
+		unsaved: true}
 }
 
 func rejected(status int, code, message string) *apiError {

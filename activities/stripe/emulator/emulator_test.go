@@ -114,7 +114,8 @@ func TestErrorsAreSavedUnlessNothingWasBegun(t *testing.T) {
 func TestARunningKeyIsAConflict(t *testing.T) {
 	s := start(t)
 	seen, until := make(chan struct{}), make(chan struct{})
-	s.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/customers"), Do: emulator.Wait, Until: until, Times: 1, Seen: func(emulator.Received) { close(seen) }})
+	s.Inject(emulator.Fault{On: emulator.Request("POST", "/v1/customers"), Do: emulator.Wait, Until: until, Times: 1,
+		Seen: func(emulator.Received) { close(seen) }})
 	first := make(chan error, 1)
 	go func() { _, err := s.customer("k", "Ada"); first <- err }()
 	<-seen
@@ -172,8 +173,10 @@ func TestListsPageFromTheNewest(t *testing.T) {
 
 func TestMoneyIsCounted(t *testing.T) {
 	s := start(t)
-	pi, err := s.api.PaymentIntents.New(&stripe.PaymentIntentParams{Amount: stripe.Int64(2000), Currency: stripe.String("eur"),
-		PaymentMethod: stripe.String("pm_card_visa"), CaptureMethod: stripe.String("manual"), ReceiptEmail: stripe.String("a@example.com")})
+	pi, err := s.api.PaymentIntents.New(&stripe.PaymentIntentParams{Amount: stripe.Int64(2000),
+		Currency:      stripe.String("eur"),
+		PaymentMethod: stripe.String("pm_card_visa"), CaptureMethod: stripe.String("manual"),
+		ReceiptEmail: stripe.String("a@example.com")})
 	require.NoError(t, err)
 	require.Equal(t, stripe.PaymentIntentStatusRequiresConfirmation, pi.Status)
 	_, err = s.api.PaymentIntents.Capture(pi.ID, &stripe.PaymentIntentCaptureParams{})

@@ -28,7 +28,8 @@ const (
 	Garble
 	// Hold keeps the request, while the client waits in vain, until Deliver carries it out.
 	Hold
-	// Wait keeps the request, with its key in use, until the channel Until is closed; then it is served as usual.
+	// Wait keeps the request, with its key in use, until the channel Until is closed; then it is
+	// served as usual.
 	Wait
 )
 
@@ -44,7 +45,8 @@ type Fault struct {
 	RetryAfter time.Duration
 	// Until ends a Wait.
 	Until <-chan struct{}
-	// Seen is called for each request before it is broken, and for a Wait once its key is in use, by this request or another one.
+	// Seen is called for each request before it is broken, and for a Wait once its key is in use, by
+	// this request or another one.
 	Seen func(Received)
 }
 
@@ -76,7 +78,8 @@ func (e *Emulator) Mend() {
 	e.faults = nil
 }
 
-// Deliver carries out every held request, in order, and returns the statuses of the answers that nobody receives.
+// Deliver carries out every held request, in order, and returns the statuses of the answers that
+// nobody receives.
 func (e *Emulator) Deliver() []int {
 	e.mu.Lock()
 	held := e.held
@@ -140,11 +143,14 @@ func (e *Emulator) serve(w http.ResponseWriter, r *http.Request, c *call, f *Fau
 		e.answerCall(c, nil)
 		dropConnection()
 	case RateLimit:
-		a := (&apiError{status: http.StatusTooManyRequests, kind: "invalid_request_error", code: "rate_limit", message: "Too many requests"}).answer()
+		a := (&apiError{status: http.StatusTooManyRequests, kind: "invalid_request_error", code: "rate_limit",
+			message: "Too many requests"}).answer()
 		a.headers = map[string]string{"Retry-After": strconv.Itoa(int(f.RetryAfter.Seconds()))}
 		e.writeAnswer(w, a)
 	case Garble:
-		e.writeAnswer(w, answer{status: http.StatusBadGateway, body: []byte("<html><body>Bad Gateway</body></html>"), headers: map[string]string{"Content-Type": "text/html"}})
+		e.writeAnswer(w,
+			answer{status: http.StatusBadGateway, body: []byte("<html><body>Bad Gateway</body></html>"),
+				headers: map[string]string{"Content-Type": "text/html"}})
 	case Hold:
 		e.mu.Lock()
 		e.held = append(e.held, c)

@@ -42,7 +42,8 @@ func (e *Emulator) answerCall(c *call, f *Fault) answer {
 			message: "Keys for idempotent requests can only be used for the same endpoint they were first used for"}).answer()
 	case s != nil && s.params != params:
 		return (&apiError{status: http.StatusBadRequest, kind: "idempotency_error",
-			message: "Keys for idempotent requests can only be used with the same parameters they were first used with"}).answer()
+			message: "Keys for idempotent requests can only be used with the same parameters they were first " +
+				"used with"}).answer()
 	case s != nil:
 		a := s.answer
 		a.replayed = true

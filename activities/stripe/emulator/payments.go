@@ -13,7 +13,8 @@ const (
 )
 
 func declined(code string, intent *object) *apiError {
-	return &apiError{status: http.StatusPaymentRequired, kind: "card_error", code: code, message: "Your card was declined.", intent: intent}
+	return &apiError{status: http.StatusPaymentRequired, kind: "card_error", code: code,
+		message: "Your card was declined.", intent: intent}
 }
 
 func (r request) createIntent() (*object, *apiError) {
@@ -51,8 +52,9 @@ func (r request) newIntent(amount int64, currency string, customer, method any) 
 // verb does confirm, capture, cancel and void.
 func (r request) verb(o *object, name string) (map[string]any, *apiError) {
 	verbs := map[string]func(*object) *apiError{
-		"payment_intent/confirm": r.confirmIntent, "payment_intent/capture": r.captureIntent, "payment_intent/cancel": r.cancelIntent,
-		"refund/cancel": r.cancelRefund, "invoice/void": r.voidInvoice,
+		"payment_intent/confirm": r.confirmIntent, "payment_intent/capture": r.captureIntent,
+		"payment_intent/cancel": r.cancelIntent,
+		"refund/cancel":         r.cancelRefund, "invoice/void": r.voidInvoice,
 	}
 	do := verbs[o.kind+"/"+name]
 	if do == nil {
@@ -70,7 +72,8 @@ func unexpected(o *object, verb string) *apiError {
 }
 
 func (r request) confirmIntent(o *object) *apiError {
-	if !slices.Contains([]string{"requires_payment_method", "requires_confirmation", "requires_action"}, o.text("status")) {
+	if !slices.Contains([]string{"requires_payment_method", "requires_confirmation", "requires_action"},
+		o.text("status")) {
 		return unexpected(o, "confirm")
 	}
 	if m := r.value("payment_method"); m != "" {
@@ -89,11 +92,13 @@ func (r request) confirmIntent(o *object) *apiError {
 // payIntent charges or authorizes an intent's payment method.
 func (r request) payIntent(o *object) *apiError {
 	charge := r.addObject("charge", "ch_", "", map[string]any{
-		"amount": o.fields["amount"], "currency": o.fields["currency"], "payment_intent": o.id, "customer": o.fields["customer"],
+		"amount": o.fields["amount"], "currency": o.fields["currency"], "payment_intent": o.id,
+		"customer":        o.fields["customer"],
 		"amount_captured": int64(0), "amount_refunded": int64(0), "captured": false, "refunded": false, "status": "succeeded",
 	})
 	o.fields["latest_charge"] = charge.id
-	if code := map[string]string{CardDeclined: "card_declined", CardNeedsPerson: "authentication_required"}[o.text("payment_method")]; code != "" {
+	if code := map[string]string{CardDeclined: "card_declined",
+		CardNeedsPerson: "authentication_required"}[o.text("payment_method")]; code != "" {
 		charge.fields["status"], o.fields["status"], o.fields["payment_method"] = "failed", "requires_payment_method", nil
 		return declined(code, o)
 	}
@@ -153,7 +158,8 @@ func (r request) createRefund() (*object, *apiError) {
 	}
 	charge := r.findObject("charge", intent.text("latest_charge"))
 	if charge == nil || intent.text("status") != "succeeded" {
-		return nil, rejected(http.StatusBadRequest, "charge_not_refundable", "This PaymentIntent does not have a successful charge to refund.")
+		return nil, rejected(http.StatusBadRequest, "charge_not_refundable",
+			"This PaymentIntent does not have a successful charge to refund.")
 	}
 	left := charge.number("amount") - charge.number("amount_refunded")
 	amount, problem := r.number("amount", left)
@@ -161,9 +167,11 @@ func (r request) createRefund() (*object, *apiError) {
 	case problem != nil:
 		return nil, problem
 	case left == 0:
-		return nil, rejected(http.StatusBadRequest, "charge_already_refunded", "Charge "+charge.id+" has already been refunded.")
+		return nil, rejected(http.StatusBadRequest, "charge_already_refunded",
+			"Charge "+charge.id+" has already been refunded.")
 	case amount <= 0 || amount > left:
-		return nil, rejected(http.StatusBadRequest, "amount_too_large", "Refund amount is greater than unrefunded amount on charge.")
+		return nil, rejected(http.StatusBadRequest, "amount_too_large",
+			"Refund amount is greater than unrefunded amount on charge.")
 	}
 	charge.fields["amount_refunded"] = charge.number("amount_refunded") + amount
 	charge.fields["refunded"] = amount == left

@@ -11,7 +11,8 @@ import (
 type Counters struct {
 	// Holds are authorizations of manual-capture intents.
 	Holds int `json:"holds"`
-	// Charges and Refunds are movements of money; Charged and Refunded their sums, in the smallest unit of any currency.
+	// Charges and Refunds are movements of money; Charged and Refunded their sums, in the smallest
+	// unit of any currency.
 	Charges  int   `json:"charges"`
 	Charged  int64 `json:"charged"`
 	Refunds  int   `json:"refunds"`
@@ -36,9 +37,10 @@ func (e *Emulator) Counters() Counters {
 	return e.counters
 }
 
-// Live lists, sorted, the objects that still have an effect on the world, as "customer cus_1 active": customers, products
-// and coupons that are not deleted, products and prices that are active, subscriptions that are not canceled, invoices
-// that wait for payment, payment intents that are neither canceled nor fully refunded.
+// Live lists, sorted, the objects that still have an effect on the world, as "customer cus_1
+// active": customers, products and coupons that are not deleted, products and prices that are
+// active, subscriptions that are not canceled, invoices that wait for payment, payment intents that
+// are neither canceled nor fully refunded.
 func (e *Emulator) Live() []string { return e.State().Live }
 
 // State returns a copy of every live object, and the counters.

@@ -10,7 +10,8 @@ func (r request) createSubscription() (*object, *apiError) {
 		return nil, rejected(http.StatusBadRequest, "resource_missing", "No such customer: '"+r.value("customer")+"'")
 	}
 	if price == nil || price.text("type") != "recurring" || price.fields["active"] != true {
-		return nil, rejected(http.StatusBadRequest, "resource_missing", "No such active recurring price: '"+r.value("items[0][price]")+"'")
+		return nil, rejected(http.StatusBadRequest, "resource_missing",
+			"No such active recurring price: '"+r.value("items[0][price]")+"'")
 	}
 	quantity, problem := r.number("items[0][quantity]", 1)
 	if problem != nil {
@@ -33,7 +34,8 @@ func (r request) createSubscription() (*object, *apiError) {
 		method = customer.fields["invoice_settings"].(map[string]any)["default_payment_method"]
 	}
 	if due > 0 && !sent && method == nil {
-		return nil, rejected(http.StatusBadRequest, "resource_missing", "This customer has no attached payment source or default payment method.")
+		return nil, rejected(http.StatusBadRequest, "resource_missing",
+			"This customer has no attached payment source or default payment method.")
 	}
 	if due > 0 && !sent && method == CardDeclined {
 		return nil, declined("card_declined", nil)
@@ -45,8 +47,9 @@ func (r request) createSubscription() (*object, *apiError) {
 	s := r.addObject("subscription", r.prefix, "", map[string]any{
 		"customer": customer.id, "status": status, "cancel_at_period_end": false, "currency": price.fields["currency"],
 		"collection_method": "charge_automatically", "description": r.optional("description"),
-		"items": map[string]any{"object": "list", "data": []any{map[string]any{"id": "si_" + price.id, "object": "subscription_item",
-			"quantity": quantity, "price": map[string]any{"id": price.id, "object": "price"}}}},
+		"items": map[string]any{"object": "list",
+			"data": []any{map[string]any{"id": "si_" + price.id, "object": "subscription_item",
+				"quantity": quantity, "price": map[string]any{"id": price.id, "object": "price"}}}},
 	})
 	if sent {
 		s.fields["collection_method"] = "send_invoice"
@@ -86,7 +89,8 @@ func (r request) createInvoice(s *object, due int64, method any, sent bool) *obj
 	default:
 		intent := r.newIntent(due, s.text("currency"), s.fields["customer"], method)
 		r.payIntent(intent) // declined cards were refused before
-		in.fields["amount_paid"], in.fields["payment_intent"], in.fields["charge"] = due, intent.id, intent.fields["latest_charge"]
+		in.fields["amount_paid"], in.fields["payment_intent"], in.fields["charge"] = due, intent.id,
+			intent.fields["latest_charge"]
 	}
 	return in
 }

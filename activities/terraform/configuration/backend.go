@@ -23,12 +23,13 @@ type Backend struct {
 var (
 	backendBlock = regexp.MustCompile(`\bbackend\s+"([^"]+)"\s*\{|\bcloud\s*\{`)
 	setting      = regexp.MustCompile(`([A-Za-z_]+)\s*=\s*"((?:[^"\\]|\\.)*)"`)
-	// tokens of HCL that braces and comments are told apart by: texts first, because they may hold either.
+	// tokens of HCL that braces and comments are told apart by: texts first, because they may hold
+	// either.
 	token = regexp.MustCompile(`"(?:[^"\\\n]|\\.)*"|#[^\n]*|//[^\n]*|(?s:/\*.*?\*/)|[{}]`)
 )
 
-// Backends returns the backends that the root module in dir names; settings are what the step adds to them. It starts no terraform: a
-// configuration that cannot be read so names none.
+// Backends returns the backends that the root module in dir names; settings are what the step adds
+// to them. It starts no terraform: a configuration that cannot be read so names none.
 func Backends(dir string, settings map[string]string) ([]Backend, error) {
 	files, err := filepath.Glob(filepath.Join(escapeGlob(dir), "*.tf*"))
 	if err != nil {
@@ -63,7 +64,8 @@ func escapeGlob(path string) string {
 	return regexp.MustCompile(`[\\*?\[]`).ReplaceAllString(path, `\$0`)
 }
 
-// backendsIn finds the blocks in a file. Their settings are literals: terraform allows nothing else there.
+// backendsIn finds the blocks in a file. Their settings are literals: terraform allows nothing else
+// there.
 func backendsIn(content string) []Backend {
 	content = token.ReplaceAllStringFunc(content, func(t string) string {
 		if strings.HasPrefix(t, "#") || strings.HasPrefix(t, "/") {
@@ -146,7 +148,8 @@ func objects(value any) []map[string]any {
 	return nil
 }
 
-// StateFile is the state file of a local backend, relative to the configuration's folder or absolute; empty for any other.
+// StateFile is the state file of a local backend, relative to the configuration's folder or
+// absolute; empty for any other.
 func (b Backend) StateFile() string {
 	if b.kind != "local" {
 		return ""
@@ -157,9 +160,11 @@ func (b Backend) StateFile() string {
 	return StateName
 }
 
-// located are the settings that say where a backend of a kind keeps a state. Of other kinds all do that are not secret.
+// located are the settings that say where a backend of a kind keeps a state. Of other kinds all do
+// that are not secret.
 var located = map[string][]string{
-	"azurerm": {"storage_account_name", "container_name", "key"}, "consul": {"path"}, "gcs": {"bucket", "prefix"}, "http": {"address"},
+	"azurerm": {"storage_account_name", "container_name", "key"}, "consul": {"path"}, "gcs": {"bucket", "prefix"},
+	"http":       {"address"},
 	"kubernetes": {"secret_suffix", "namespace"}, "pg": {"conn_str", "schema_name"}, "s3": {"bucket", "key"},
 }
 

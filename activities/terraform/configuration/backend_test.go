@@ -27,22 +27,28 @@ func TestOneStateHasOneName(t *testing.T) {
 		a, b folder
 		same bool
 	}{
-		"the same text":        {folder{"a.tf", s3, nil}, folder{"b.tf", s3, nil}, true},
-		"settings of the step": {folder{"a.tf", s3, nil}, folder{"a.tf", `terraform { backend "s3" {} }`, map[string]string{"bucket": "b", "key": "k", "secret_key": "x"}}, true},
-		"in JSON":              {folder{"a.tf", s3, nil}, folder{"a.tf.json", `{"terraform": [{"backend": {"s3": {"key": "k", "bucket": "b"}}}]}`, nil}, true},
-		"another key":          {folder{"a.tf", s3, nil}, folder{"a.tf", s3, map[string]string{"key": "other"}}, false},
-		"another kind":         {folder{"a.tf", `terraform { backend "gcs" { bucket = "b" } }`, nil}, folder{"a.tf", s3, nil}, false},
+		"the same text": {folder{"a.tf", s3, nil}, folder{"b.tf", s3, nil}, true},
+		"settings of the step": {folder{"a.tf", s3, nil},
+			folder{"a.tf", `terraform { backend "s3" {} }`, map[string]string{"bucket": "b", "key": "k", "secret_key": "x"}},
+			true},
+		"in JSON": {folder{"a.tf", s3, nil},
+			folder{"a.tf.json", `{"terraform": [{"backend": {"s3": {"key": "k", "bucket": "b"}}}]}`, nil}, true},
+		"another key": {folder{"a.tf", s3, nil}, folder{"a.tf", s3, map[string]string{"key": "other"}}, false},
+		"another kind": {folder{"a.tf", `terraform { backend "gcs" { bucket = "b" } }`, nil}, folder{"a.tf", s3, nil},
+			false},
 		"another user": {
 			folder{"a.tf", `terraform { backend "pg" { conn_str = "postgres://a:b@db/x" } }`, nil},
 			folder{"a.tf", `terraform { backend "pg" { conn_str = "postgres://c:d@db/x" } }`, nil}, true,
 		},
 		"another workspace of a cloud": {
-			folder{"a.tf", `terraform { cloud { workspaces { name = "a" } } }`, nil}, folder{"a.tf", `terraform { cloud { workspaces { name = "b" } } }`, nil}, false,
+			folder{"a.tf", `terraform { cloud { workspaces { name = "a" } } }`, nil},
+			folder{"a.tf", `terraform { cloud { workspaces { name = "b" } } }`, nil}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			assert.Equal(t, c.same, nameOf(t, c.a.file, c.a.content, c.a.settings) == nameOf(t, c.b.file, c.b.content, c.b.settings))
+			assert.Equal(t, c.same,
+				nameOf(t, c.a.file, c.a.content, c.a.settings) == nameOf(t, c.b.file, c.b.content, c.b.settings))
 		})
 	}
 }

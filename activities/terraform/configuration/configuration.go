@@ -17,7 +17,8 @@ import (
 // maxBundle bounds the files of one configuration, in bytes.
 const maxBundle = 32 << 20
 
-// Bundle is a configuration with its variables: all that terraform needs besides the state and the providers.
+// Bundle is a configuration with its variables: all that terraform needs besides the state and the
+// providers.
 type Bundle struct {
 	// Dir is the folder that it was taken from.
 	Dir string `json:"dir"`
@@ -41,7 +42,8 @@ const (
 	// Variables in *.auto.tfvars files are loaded by every command, in the order of the files' names.
 	varsName    = "zzzz_unwind.auto.tfvars.json"
 	varFileName = "zzz_unwind_%02d.auto.tfvars"
-	// pluginsName is a folder from which terraform would take providers: whoever may write a configuration could bring programs.
+	// pluginsName is a folder from which terraform would take providers: whoever may write a
+	// configuration could bring programs.
 	pluginsName = "terraform.d"
 	// OverrideName puts a local backend's state where the folder keeps it.
 	OverrideName = "zzzz_unwind_override.tf.json"
@@ -86,7 +88,8 @@ func (b *Bundle) readFiles(dir string) error {
 		}
 		name := d.Name()
 		switch {
-		case d.IsDir() && (name == ".terraform" || name == ".git" || name == "terraform.tfstate.d" || path == filepath.Join(dir, pluginsName)):
+		case d.IsDir() &&
+			(name == ".terraform" || name == ".git" || name == "terraform.tfstate.d" || path == filepath.Join(dir, pluginsName)):
 			return fs.SkipDir
 		case d.IsDir() || notConfiguration(name):
 			return nil
@@ -116,8 +119,9 @@ func (b *Bundle) readFiles(dir string) error {
 func CheckDefaultWorkspace(dir string) error {
 	selected, err := os.ReadFile(filepath.Join(dir, ".terraform", "environment"))
 	if name := strings.TrimSpace(string(selected)); err == nil && name != "" && name != "default" {
-		return activities.Errorf(activities.Refused, "dir: %s has the workspace %q selected; only the default one is supported: "+
-			"run terraform workspace select default, or keep that configuration in a folder of its own", dir, name)
+		return activities.Errorf(activities.Refused,
+			"dir: %s has the workspace %q selected; only the default one is supported: "+
+				"run terraform workspace select default, or keep that configuration in a folder of its own", dir, name)
 	}
 	return nil
 }

@@ -23,14 +23,15 @@ type Reads struct {
 
 // readers are the functions whose first argument is the path of a file or a folder.
 var readers = []string{
-	"file", "filebase64", "filebase64sha256", "filebase64sha512", "fileexists", "filemd5", "fileset", "filesha1", "filesha256", "filesha512", "templatefile",
+	"file", "filebase64", "filebase64sha256", "filebase64sha512", "fileexists", "filemd5", "fileset", "filesha1",
+	"filesha256", "filesha512", "templatefile",
 }
 
 // maxModules bounds the modules that are looked at.
 const maxModules = 200
 
-// FindReads returns what the configuration in dir, and the modules in local folders that it calls, read. It starts no terraform: a file that
-// cannot be parsed reads nothing, and terraform says so.
+// FindReads returns what the configuration in dir, and the modules in local folders that it calls,
+// read. It starts no terraform: a file that cannot be parsed reads nothing, and terraform says so.
 func FindReads(dir string) (Reads, error) {
 	f := finder{root: dir, seen: map[string]bool{}}
 	if err := f.addModule(dir); err != nil {
@@ -96,7 +97,8 @@ func (f *finder) addModule(dir string) error {
 	return nil
 }
 
-// addCall adds what a call reads. A path that is not absolute begins at the folder that terraform runs in.
+// addCall adds what a call reads. A path that is not absolute begins at the folder that terraform
+// runs in.
 func (f *finder) addCall(call *hclsyntax.FunctionCallExpr, known *hcl.EvalContext) {
 	path := text(call.Args[0], known)
 	switch {

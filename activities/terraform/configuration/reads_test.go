@@ -32,9 +32,10 @@ locals {
   plain  = "file(\"/nor/this\")"
 }
 `,
-		"infra/own/main.tf":      `resource "x" "y" { content = filebase64("${path.module}/../../blob") }`,
-		"infra/broken.tf":        `locals { x = file("/never" `,
-		"modules/net/main.tf":    `module "inner" { source = "../inner" }` + "\n" + `output "o" { value = filemd5("${path.module}/net.json") }`,
+		"infra/own/main.tf": `resource "x" "y" { content = filebase64("${path.module}/../../blob") }`,
+		"infra/broken.tf":   `locals { x = file("/never" `,
+		"modules/net/main.tf": `module "inner" { source = "../inner" }` + "\n" +
+			`output "o" { value = filemd5("${path.module}/net.json") }`,
 		"modules/inner/inner.tf": `module "again" { source = "../net" }`,
 	} {
 		path := filepath.Join(base, name)
@@ -44,8 +45,10 @@ locals {
 	reads, err := FindReads(filepath.Join(base, "infra"))
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"/etc/app/settings.json", filepath.Join(base, "archive.zip"), filepath.Join(base, "blob"), filepath.Join(base, "modules/inner"),
-		filepath.Join(base, "modules/net"), filepath.Join(base, "modules/net/net.json"), filepath.Join(base, "shared/x.tpl"), filepath.Join(base, "templates"),
+		"/etc/app/settings.json", filepath.Join(base, "archive.zip"), filepath.Join(base, "blob"),
+		filepath.Join(base, "modules/inner"),
+		filepath.Join(base, "modules/net"), filepath.Join(base, "modules/net/net.json"), filepath.Join(base, "shared/x.tpl"),
+		filepath.Join(base, "templates"),
 	}, reads.Paths)
 	require.ElementsMatch(t, []string{"file at main.tf:14", "file at main.tf:15"}, reads.Unknown)
 }

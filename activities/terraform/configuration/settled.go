@@ -14,9 +14,10 @@ import (
 // transitions are the blocks that say how a state becomes what the configuration describes.
 var transitions = []string{"import", "moved", "removed"}
 
-// Settled is the configuration for an undo: without its import, moved and removed blocks, which would import, move and forget
-// anew what the undo has put back, and without prevent_destroy, since the undo destroys nothing but what the step made. What
-// comes from modules outside of the folder stays as it is.
+// Settled is the configuration for an undo: without its import, moved and removed blocks, which
+// would import, move and forget anew what the undo has put back, and without prevent_destroy, since
+// the undo destroys nothing but what the step made. What comes from modules outside of the folder
+// stays as it is.
 func (b Bundle) Settled() Bundle {
 	files := maps.Clone(b.Files)
 	for name, f := range files {
@@ -32,7 +33,8 @@ func (b Bundle) Settled() Bundle {
 	return b
 }
 
-// settle returns a file without these blocks; one that cannot be parsed stays as it is, and terraform says so.
+// settle returns a file without these blocks; one that cannot be parsed stays as it is, and
+// terraform says so.
 func settle(name string, content []byte) []byte {
 	file, diagnostics := hclwrite.ParseConfig(content, name, hcl.InitialPos)
 	if diagnostics.HasErrors() {

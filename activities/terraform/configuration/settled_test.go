@@ -30,9 +30,11 @@ resource "a" "f" {
   }
 }
 `)},
-		"module/m.tf.json": {Content: []byte(`{"moved":[{}],"import":{},"resource":[{"a":{"f":[{"n":1.50,"lifecycle":[{"prevent_destroy":true}]}]}}]}`)},
-		"notes.txt":        {Content: []byte("import { }")},
-		"broken.tf":        {Content: []byte("moved {")},
+		"module/m.tf.json": {
+			Content: []byte(
+				`{"moved":[{}],"import":{},"resource":[{"a":{"f":[{"n":1.50,"lifecycle":[{"prevent_destroy":true}]}]}}]}`)},
+		"notes.txt": {Content: []byte("import { }")},
+		"broken.tf": {Content: []byte("moved {")},
 	}}
 	got := map[string]string{}
 	for name, f := range b.Settled().Files {

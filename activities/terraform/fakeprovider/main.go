@@ -105,8 +105,9 @@ type model struct {
 	Secret  types.String `tfsdk:"secret"`
 	// DelayMS is how long making or changing it takes after it was written.
 	DelayMS types.Int64 `tfsdk:"delay_ms"`
-	// Fail is "before" (making it fails and nothing was written), "after" (it fails, was written, and no id is told),
-	// "tainted" (it fails, was written, and the id is told), "update", or "claimed" (removing it removes nothing, and says it did).
+	// Fail is "before" (making it fails and nothing was written), "after" (it fails, was written, and
+	// no id is told), "tainted" (it fails, was written, and the id is told), "update", or "claimed"
+	// (removing it removes nothing, and says it did).
 	Fail types.String `tfsdk:"fail"`
 }
 
@@ -116,8 +117,10 @@ func (*thing) Metadata(_ context.Context, _ resource.MetadataRequest, r *resourc
 
 func (*thing) Schema(_ context.Context, _ resource.SchemaRequest, r *resource.SchemaResponse) {
 	r.Schema = schema.Schema{Attributes: map[string]schema.Attribute{
-		"id":       schema.StringAttribute{Computed: true, PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
-		"name":     schema.StringAttribute{Required: true, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}},
+		"id": schema.StringAttribute{Computed: true,
+			PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()}},
+		"name": schema.StringAttribute{Required: true,
+			PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()}},
 		"content":  schema.StringAttribute{Optional: true},
 		"secret":   schema.StringAttribute{Optional: true, Sensitive: true},
 		"delay_ms": schema.Int64Attribute{Optional: true},

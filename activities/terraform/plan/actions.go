@@ -32,7 +32,8 @@ type Action struct {
 	From string `json:"from,omitempty"`
 	// Imported: the object exists, and no state has it yet.
 	Imported bool `json:"imported,omitempty"`
-	// Changed names the attributes that an update of an imported object changes: no state has their values from before.
+	// Changed names the attributes that an update of an imported object changes: no state has their
+	// values from before.
 	Changed []string `json:"changed,omitempty"`
 }
 
@@ -52,10 +53,12 @@ func (a Action) Loses() bool { return a.Kind == Replace || a.Kind == Delete }
 
 // kinds are the actions that an undo knows.
 var kinds = map[string]Kind{
-	"no-op": Keep, "create": Create, "update": Update, "delete": Delete, "delete,create": Replace, "create,delete": Replace, "forget": Forget,
+	"no-op": Keep, "create": Create, "update": Update, "delete": Delete, "delete,create": Replace,
+	"create,delete": Replace, "forget": Forget,
 }
 
-// ReadActions lists what a plan does, by address. A plan that does anything else than an undo knows is refused.
+// ReadActions lists what a plan does, by address. A plan that does anything else than an undo knows
+// is refused.
 func ReadActions(p *tfjson.Plan) ([]Action, error) {
 	for _, d := range p.DeferredChanges {
 		if d.ResourceChange != nil {
@@ -140,6 +143,7 @@ func changedNames(before map[string]any, c *tfjson.Change) []string {
 }
 
 func unknown(address, does string) error {
-	return activities.Errorf(activities.Refused, "the plan of %s %s: this worker does not know how to undo that. Leave it out of the step, or "+
-		"apply it outside of Unwind", address, does)
+	return activities.Errorf(activities.Refused,
+		"the plan of %s %s: this worker does not know how to undo that. Leave it out of the step, or "+
+			"apply it outside of Unwind", address, does)
 }

@@ -12,8 +12,9 @@ func TestDataSourcesThatDoSomethingAreNamed(t *testing.T) {
 		return &tfjson.ConfigResource{Address: "data." + kind + ".x", Mode: tfjson.DataResourceMode, Type: kind, Name: "x"}
 	}
 	shown := &tfjson.Plan{Config: &tfjson.Config{RootModule: &tfjson.ConfigModule{
-		Resources:   []*tfjson.ConfigResource{source("external"), source("local_file")},
-		ModuleCalls: map[string]*tfjson.ModuleCall{"m": {Module: &tfjson.ConfigModule{Resources: []*tfjson.ConfigResource{source("http")}}}},
+		Resources: []*tfjson.ConfigResource{source("external"), source("local_file")},
+		ModuleCalls: map[string]*tfjson.ModuleCall{
+			"m": {Module: &tfjson.ConfigModule{Resources: []*tfjson.ConfigResource{source("http")}}}},
 	}}}
 	want := []string{
 		"data.external.x runs a program on the worker's host, also to make this plan",

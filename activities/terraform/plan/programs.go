@@ -10,8 +10,9 @@ import (
 	tfjson "github.com/hashicorp/terraform-json"
 )
 
-// Provisioners and some data sources run programs or send requests. Terraform knows nothing of what they change: a person is
-// always asked about them, and an undo takes back only what their objects are.
+// Provisioners and some data sources run programs or send requests. Terraform knows nothing of what
+// they change: a person is always asked about them, and an undo takes back only what their objects
+// are.
 
 // programSources are data sources that do something, and what.
 var programSources = map[string]string{
@@ -19,7 +20,8 @@ var programSources = map[string]string{
 	"http":     "sends a request, also to make this plan",
 }
 
-// FindPrograms describes what a plan would run besides providers, and lists the data sources among it.
+// FindPrograms describes what a plan would run besides providers, and lists the data sources among
+// it.
 func FindPrograms(p *tfjson.Plan) (described, sources []string) {
 	if p.Config == nil || p.Config.RootModule == nil {
 		return nil, nil

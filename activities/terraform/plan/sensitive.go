@@ -1,4 +1,5 @@
-// Package plan finds in a plan what must not be shown, what runs programs, and what leads out of the configuration.
+// Package plan finds in a plan what must not be shown, what runs programs, and what leads out of
+// the configuration.
 package plan
 
 import (

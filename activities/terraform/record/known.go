@@ -16,8 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// The folder "known" has, for each state that this worker made, the configuration that made it: a file per lineage and
-// serial. Such a file stays true for ever, so it is written once, by whoever is first, and a late writer does no harm.
+// The folder "known" has, for each state that this worker made, the configuration that made it: a
+// file per lineage and serial. Such a file stays true for ever, so it is written once, by whoever
+// is first, and a late writer does no harm.
 
 func (s *Store) knownFile(lineage string, serial uint64) string {
 	return filepath.Join(s.known, fmt.Sprintf("%s-%d", filepath.Base(lineage), serial))
@@ -40,8 +41,8 @@ func (s *Store) FindKnown(of *state.State) (*configuration.Bundle, error) {
 	return b, s.seal.Decrypt(filepath.Base(file), sealed, b)
 }
 
-// KeepKnown keeps the configuration that made a state, in place of those of older states of its lineage. Records of steps
-// that can still be undone have copies of their own.
+// KeepKnown keeps the configuration that made a state, in place of those of older states of its
+// lineage. Records of steps that can still be undone have copies of their own.
 func (s *Store) KeepKnown(of *state.State, b configuration.Bundle) error {
 	if !of.Exists() {
 		return nil

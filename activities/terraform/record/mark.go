@@ -16,8 +16,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// The folder "states" of the journal has a mark for each state that this worker has applied to: which one it left there. Without
-// it nothing tells an older copy of a state from the state: to terraform, what was made since has never been.
+// The folder "states" of the journal has a mark for each state that this worker has applied to:
+// which one it left there. Without it nothing tells an older copy of a state from the state: to
+// terraform, what was made since has never been.
 
 // Mark is what this worker last left at the place of a state.
 type Mark struct {
@@ -38,7 +39,8 @@ func MarkOf(s *state.State) Mark {
 
 // Regression says how the present state is not what became of the marked one; empty where it is.
 func (m Mark) Regression(now *state.State) string {
-	was := fmt.Sprintf("this worker left serial %d of lineage %s, with %s", m.Serial, m.Lineage, activities.CountOf(m.Objects, "object"))
+	was := fmt.Sprintf("this worker left serial %d of lineage %s, with %s", m.Serial, m.Lineage,
+		activities.CountOf(m.Objects, "object"))
 	switch {
 	case m.Lineage == "" || m.Removed:
 		return ""
@@ -51,9 +53,11 @@ func (m Mark) Regression(now *state.State) string {
 		return fmt.Sprintf("the state has another lineage: it is serial %d of lineage %s, with %s; %s",
 			now.Serial, now.Lineage, activities.CountOf(len(now.Managed()), "object"), was)
 	case now.Serial < m.Serial:
-		return fmt.Sprintf("the state went back from serial %d to serial %d, with %s; %s", m.Serial, now.Serial, activities.CountOf(len(now.Managed()), "object"), was)
+		return fmt.Sprintf("the state went back from serial %d to serial %d, with %s; %s", m.Serial, now.Serial,
+			activities.CountOf(len(now.Managed()), "object"), was)
 	case now.Serial == m.Serial && m.Digest != "" && now.Digest() != m.Digest:
-		return fmt.Sprintf("the state has other contents than this worker left under serial %d, with %s; %s", m.Serial, activities.CountOf(len(now.Managed()), "object"), was)
+		return fmt.Sprintf("the state has other contents than this worker left under serial %d, with %s; %s", m.Serial,
+			activities.CountOf(len(now.Managed()), "object"), was)
 	}
 	return ""
 }
@@ -77,8 +81,9 @@ func (s *Store) ReadMark(place string) (m Mark, err error) {
 	}
 	if err == nil {
 		if jerr := json.Unmarshal(raw, &m); jerr != nil {
-			err = activities.Errorf(activities.DamagedRecord, "%s says which state this worker left, and cannot be read: %v; remove it "+
-				"once you have made sure that the state is the right one", file, jerr)
+			err = activities.Errorf(activities.DamagedRecord,
+				"%s says which state this worker left, and cannot be read: %v; remove it "+
+					"once you have made sure that the state is the right one", file, jerr)
 		}
 	}
 	return m, err
@@ -98,11 +103,13 @@ func (s *Store) WriteMark(place string, m Mark) error {
 	return durable.Replace(file, raw)
 }
 
-// CheckRetry refuses to go on with a step whose state is older than the one that the step has found.
+// CheckRetry refuses to go on with a step whose state is older than the one that the step has
+// found.
 func (r Record) CheckRetry(now *state.State) error {
 	found := Mark{Lineage: r.Lineage, Serial: r.Serial, Objects: len(r.Addresses)}
 	if text := found.Regression(now); text != "" {
-		return activities.Errorf(activities.UnknownOutcome, "since an earlier attempt of this step began, %s; what is not in it would be made again", text)
+		return activities.Errorf(activities.UnknownOutcome,
+			"since an earlier attempt of this step began, %s; what is not in it would be made again", text)
 	}
 	return nil
 }

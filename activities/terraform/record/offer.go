@@ -2,8 +2,8 @@ package record
 
 import "github.com/seed-62bf7108/unwind/activities"
 
-// Offer is a plan that was shown and waits for approval: its record is ready, and the plan is in the workspace
-// "forward" until a later plan replaces it.
+// Offer is a plan that was shown and waits for approval: its record is ready, and the plan is in
+// the workspace "forward" until a later plan replaces it.
 type Offer struct {
 	Record Record            `json:"record"`
 	Bundle activities.Digest `json:"bundle"`

@@ -1,4 +1,5 @@
-// Package record keeps what an undo needs: the records of steps, known configurations, and marks of the states that were left.
+// Package record keeps what an undo needs: the records of steps, known configurations, and marks of
+// the states that were left.
 package record
 
 import (
@@ -18,15 +19,16 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/stream"
 )
 
-// Store keeps what undos need: the records of tokens, the configurations that made the states that this worker has left,
-// and marks of these states.
+// Store keeps what undos need: the records of tokens, the configurations that made the states that
+// this worker has left, and marks of these states.
 type Store struct {
 	seal *seal.Cipher
 	// known is the folder of known configurations, and states that of the marks.
 	known, states string
 }
 
-// Open opens the store in the folders of a worker and of its journal. holding says that the journal has tokens already.
+// Open opens the store in the folders of a worker and of its journal. holding says that the journal
+// has tokens already.
 func Open(dir, journalDir string, holding bool) (*Store, error) {
 	s := &Store{known: filepath.Join(dir, "known"), states: filepath.Join(journalDir, "states")}
 	if err := os.MkdirAll(s.known, 0o700); err != nil {
@@ -82,8 +84,8 @@ type LeftState struct {
 	Digest  activities.Digest `json:"digest"`
 	Lineage string            `json:"lineage"`
 	Serial  uint64            `json:"serial"`
-	// Refused are the refusals of the step's runs, and Ran the provisioners that they ran: their output is removed when the step is
-	// done.
+	// Refused are the refusals of the step's runs, and Ran the provisioners that they ran: their
+	// output is removed when the step is done.
 	Ran     []stream.Provisioning `json:"ran,omitempty"`
 	Refused []string              `json:"refused,omitempty"`
 	// Sealed holds the state, encrypted.
@@ -110,7 +112,8 @@ func (s *Store) Read(ctx context.Context, t *journal.Token) (r Record, c Content
 	}
 	if r.Version != recordVersion {
 		return r, c, true, activities.Errorf(activities.UnknownFormat,
-			"recorded by a version that this one cannot undo: the record has format %d, and this worker knows %d; run a worker of the version that recorded it",
+			"recorded by a version that this one cannot undo: the record has format %d, and this worker knows %d; run a "+
+				"worker of the version that recorded it",
 			r.Version, recordVersion)
 	}
 	err = s.seal.Decrypt(journal.Record, r.Sealed, &c)
@@ -132,7 +135,8 @@ func (s *Store) ReadLeft(ctx context.Context, t *journal.Token) (left *state.Sta
 	return left, true, err
 }
 
-// appliedRecord is the result of the step, encrypted: values are masked only in what leaves the worker.
+// appliedRecord is the result of the step, encrypted: values are masked only in what leaves the
+// worker.
 type appliedRecord struct {
 	Sealed []byte `json:"sealed"`
 }

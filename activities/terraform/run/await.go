@@ -22,10 +22,12 @@ type End struct {
 }
 
 // ErrWorking means that a run has not ended within the time that one attempt waits for it.
-var ErrWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 * time.Second, Message: "an earlier terraform of " +
-	"this step has been interrupted or is still working, and has not ended yet; the next attempt waits for it"}
+var ErrWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 * time.Second,
+	Message: "an earlier terraform of " +
+		"this step has been interrupted or is still working, and has not ended yet; the next attempt waits for it"}
 
-// Await waits at most limit until a run has ended. With interrupt it resumes and interrupts it, once in its life.
+// Await waits at most limit until a run has ended. With interrupt it resumes and interrupts it,
+// once in its life.
 func (r Run) Await(ctx context.Context, limit time.Duration, interrupt bool) (End, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -52,7 +54,8 @@ func (r Run) Await(ctx context.Context, limit time.Duration, interrupt bool) (En
 			resumeAndInterrupt(r, supervisor.Identity, child)
 		}
 		if !supervisor.IsAlive() && !child.IsAlive() {
-			// The lock is free once no terraform of this token is left, nor any process that one has started.
+			// The lock is free once no terraform of this token is left, nor any process that one has
+			// started.
 			held, err := filelock.Held(lockFile(r.Token))
 			if err != nil {
 				return End{}, err
@@ -76,7 +79,8 @@ func (r Run) Await(ctx context.Context, limit time.Duration, interrupt bool) (En
 	}
 }
 
-// resumeAndInterrupt continues a stopped run and interrupts it: through its supervisor or, if that is dead, directly.
+// resumeAndInterrupt continues a stopped run and interrupts it: through its supervisor or, if that
+// is dead, directly.
 func resumeAndInterrupt(r Run, supervisor, child process.Identity) {
 	for _, p := range []process.Identity{supervisor, child} {
 		p.Signal(unix.SIGCONT)
@@ -100,8 +104,8 @@ func (o *Finished) AppliedAll() bool {
 	return o != nil && o.Code == 0 && !o.Killed && (o.what == OpApply || o.what == "")
 }
 
-// AwaitAll waits for a token's runs, and returns the last run of the forward that started. With interrupt it interrupts
-// them.
+// AwaitAll waits for a token's runs, and returns the last run of the forward that started. With
+// interrupt it interrupts them.
 func AwaitAll(ctx context.Context, t *journal.Token, limit time.Duration, interrupt bool) (last *Finished, err error) {
 	all, err := List(t)
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package run runs terraform under a supervisor that outlives the worker, and tells how each run has ended.
+// Package run runs terraform under a supervisor that outlives the worker, and tells how each run
+// has ended.
 package run
 
 import (
@@ -24,7 +25,8 @@ type Order struct {
 	Version string `json:"version,omitempty"`
 	// Out is the folder for the output of a supervised terraform; empty: terraform runs unsupervised.
 	Out string `json:"out,omitempty"`
-	// Run is the number of a run that may change something, with a lock, a fence and documents. Zero: it only reads.
+	// Run is the number of a run that may change something, with a lock, a fence and documents. Zero:
+	// it only reads.
 	Run int `json:"run,omitempty"`
 	// Journal and Token identify the owner of the run.
 	Journal string `json:"journal,omitempty"`
@@ -33,8 +35,8 @@ type Order struct {
 	Turn int `json:"turn,omitempty"`
 	// Limits confine terraform and what it starts.
 	Limits confine.Limits `json:"limits"`
-	// Backend are settings of the backend that the configuration omits, for init. They may hold secrets, and everybody can read
-	// the arguments of a process.
+	// Backend are settings of the backend that the configuration omits, for init. They may hold
+	// secrets, and everybody can read the arguments of a process.
 	Backend map[string]string `json:"backend,omitempty"`
 	// What is its operation: OpApply, "state push", "import" ...
 	What string `json:"what,omitempty"`
@@ -52,7 +54,8 @@ func (o Order) String() string {
 	return string(b)
 }
 
-// childEnv is the environment of terraform: this process's own without what only the front reads, with the backend's settings.
+// childEnv is the environment of terraform: this process's own without what only the front reads,
+// with the backend's settings.
 func (o Order) childEnv() []string {
 	env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, OrderVar+"=") })
 	var args []string
@@ -82,7 +85,8 @@ func (o Order) token() (*journal.Token, error) {
 	return j.Token(o.Token)
 }
 
-// Run is one supervised terraform: its folder has its output, documents in the token's journal its state.
+// Run is one supervised terraform: its folder has its output, documents in the token's journal its
+// state.
 type Run struct {
 	Token  *journal.Token
 	Number int
@@ -128,7 +132,8 @@ func Stderr(dir string) string { return filepath.Join(dir, "stderr") }
 // Folder is the folder of the runs of a token.
 func Folder(t *journal.Token) string { return filepath.Join(t.Dir(), "runs") }
 
-// lockFile is held by every supervised run of a token from before terraform starts until it has ended.
+// lockFile is held by every supervised run of a token from before terraform starts until it has
+// ended.
 func lockFile(t *journal.Token) string { return filepath.Join(t.Dir(), "terraform.lock") }
 
 // Begin takes the next number.

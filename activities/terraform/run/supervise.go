@@ -37,16 +37,19 @@ type supervisorJob struct {
 
 var SupervisorRole = supervisor.Role[supervisorJob]{Name: FrontName + "-supervisor"}
 
-// Attend makes the program its own supervisor of terraform. Call it first in main and in TestMain: it returns at once,
-// except in the processes that the world starts from the program itself. These are two:
+// Attend makes the program its own supervisor of terraform. Call it first in main and in TestMain:
+// it returns at once, except in the processes that the world starts from the program itself. These
+// are two:
 //
-// The front is what terraform-exec takes for terraform. terraform-exec kills it when the worker dies, and interrupts it
-// when a call is cancelled. It starts the supervisor and passes on the output of terraform.
+// The front is what terraform-exec takes for terraform. terraform-exec kills it when the worker
+// dies, and interrupts it when a call is cancelled. It starts the supervisor and passes on the
+// output of terraform.
 //
-// The supervisor has a session of its own and outlives the worker. It records its identity, takes the token's lock, which
-// terraform inherits, checks in the journal that the token is still open, and only then starts terraform, with its output
-// in files. A byte from the front, the end of the front, or a signal makes it interrupt terraform: only once, because a
-// second interrupt would make terraform abandon what is in flight.
+// The supervisor has a session of its own and outlives the worker. It records its identity, takes
+// the token's lock, which terraform inherits, checks in the journal that the token is still open,
+// and only then starts terraform, with its output in files. A byte from the front, the end of the
+// front, or a signal makes it interrupt terraform: only once, because a second interrupt would make
+// terraform abandon what is in flight.
 func Attend() {
 	SupervisorRole.Attend(superviseOrder)
 	supervisor.Dispatch(FrontName, serveOrder)
@@ -66,8 +69,8 @@ func serveOrder() error {
 	return o.Limits.Exec(o.Terraform, append([]string{o.Terraform}, os.Args[1:]...), o.childEnv())
 }
 
-// runFront starts the supervisor and, when it has ended, passes on its output and exit status. The worker reads the report of a run
-// from its files, so nobody waits for the output before.
+// runFront starts the supervisor and, when it has ended, passes on its output and exit status. The
+// worker reads the report of a run from its files, so nobody waits for the output before.
 func runFront(o Order, args []string) error {
 	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, syscall.SIGINT, syscall.SIGTERM)
@@ -80,7 +83,8 @@ func runFront(o Order, args []string) error {
 		return err
 	}
 	o.reach("ready")
-	p, err := SupervisorRole.Start(supervisorJob{o, args}, supervisor.Setup{Env: o.childEnv(), Stdout: stdout, Stderr: stderr})
+	p, err := SupervisorRole.Start(supervisorJob{o, args},
+		supervisor.Setup{Env: o.childEnv(), Stdout: stdout, Stderr: stderr})
 	if err != nil {
 		return err
 	}
@@ -164,7 +168,8 @@ func (s *supervision) register() error {
 	return nil
 }
 
-// supervision is one run, or one observation: a terraform that changes nothing and has no number, token or lock.
+// supervision is one run, or one observation: a terraform that changes nothing and has no number,
+// token or lock.
 type supervision struct {
 	Order
 	token *journal.Token
@@ -205,7 +210,8 @@ func (s *supervision) interrupt() {
 	}
 }
 
-// interruptOnce calls send unless this run was interrupted before, by the supervisor itself or after its death.
+// interruptOnce calls send unless this run was interrupted before, by the supervisor itself or
+// after its death.
 func interruptOnce(r Run, send func()) {
 	at := time.Now().UTC()
 	if first, err := r.Token.Create(r.Doc(DocInterrupted), &at); err == nil && first {
@@ -216,7 +222,8 @@ func interruptOnce(r Run, send func()) {
 // errInterrupted is why terraform was not started.
 var errInterrupted = errors.New("interrupted before terraform was started")
 
-// runTerraform takes the lock, checks the fence and runs the program; its error says why that failed.
+// runTerraform takes the lock, checks the fence and runs the program; its error says why that
+// failed.
 func (s *supervision) runTerraform(ctx context.Context, args []string) (code int, err error) {
 	lock, err := s.lockToken(ctx)
 	if err != nil {
@@ -234,8 +241,8 @@ func (s *supervision) runTerraform(ctx context.Context, args []string) (code int
 	return s.startTerraform(ctx, args, lock.File())
 }
 
-// startTerraform runs terraform to its end. Terraform and its providers inherit the lock, and hold it if the supervisor is
-// killed.
+// startTerraform runs terraform to its end. Terraform and its providers inherit the lock, and hold
+// it if the supervisor is killed.
 func (s *supervision) startTerraform(ctx context.Context, args []string, inherits ...*os.File) (code int, err error) {
 	c := exec.Command(s.Terraform, args...)
 	c.Env = s.childEnv()

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/state"
 )
 
-// SweepCommand makes the supervisor remove files instead of running terraform: an undo may not touch the folder outside the
-// lock and the fence.
+// SweepCommand makes the supervisor remove files instead of running terraform: an undo may not
+// touch the folder outside the lock and the fence.
 const SweepCommand = "unwind-sweep"
 
 // SweepJob says which files of a local backend to remove.

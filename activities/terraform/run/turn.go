@@ -15,8 +15,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/process"
 )
 
-// Turn is one undo of a token in progress. Undos take turns; the document of a turn fences all earlier ones, so that they
-// start no more terraform. So a turn need not wait for a stopped one that holds the lock for ever.
+// Turn is one undo of a token in progress. Undos take turns; the document of a turn fences all
+// earlier ones, so that they start no more terraform. So a turn need not wait for a stopped one
+// that holds the lock for ever.
 type Turn struct {
 	N    int
 	lock *filelock.Lock // nil if the holder of the turn before is stopped
@@ -29,8 +30,8 @@ func (t *Turn) Release() {
 	}
 }
 
-// TakeTurn waits until no other undo of the token is in progress, or the one that is cannot continue. settled is set if one
-// has reached an outcome meanwhile.
+// TakeTurn waits until no other undo of the token is in progress, or the one that is cannot
+// continue. settled is set if one has reached an outcome meanwhile.
 func TakeTurn(ctx context.Context, t *journal.Token) (mine *Turn, settled bool, err error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -92,12 +93,14 @@ func lastTurn(t *journal.Token) (n int, holder process.Identity, err error) {
 	}
 }
 
-// AsOvertaken turns the refusal of a run into a retryable error, so that the retry finds the outcome of the other undo.
+// AsOvertaken turns the refusal of a run into a retryable error, so that the retry finds the
+// outcome of the other undo.
 func AsOvertaken(err error) error {
 	if activities.TypeOf(err) != activities.Fenced {
 		return err
 	}
-	return &activities.Error{Type: activities.ActionFailed, NextRetry: time.Second, Message: "another undo of this step has taken over"}
+	return &activities.Error{Type: activities.ActionFailed, NextRetry: time.Second,
+		Message: "another undo of this step has taken over"}
 }
 
 // IsSettled reports whether an undo of the token has reached its outcome.

@@ -14,17 +14,19 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
-// A creation interrupted in one of its provisioners leaves an object that terraform either calls tainted, and then destroys
-// without its destroy-time provisioners, or, if terraform itself was killed, takes for complete. Neither undoes what the
-// provisioner had done. A destruction interrupted there leaves an object whose provisioners may find nothing to do any
-// more, and fail. The output of the runs of a token shows which objects these are.
+// A creation interrupted in one of its provisioners leaves an object that terraform either calls
+// tainted, and then destroys without its destroy-time provisioners, or, if terraform itself was
+// killed, takes for complete. Neither undoes what the provisioner had done. A destruction
+// interrupted there leaves an object whose provisioners may find nothing to do any more, and fail.
+// The output of the runs of a token shows which objects these are.
 
 // cutOffObjects are such objects, by address.
 type cutOffObjects struct {
-	// partlyMade are those whose creation was cut off, partlyDestroyed those whose destruction was; no run has destroyed them or
-	// made them anew since.
+	// partlyMade are those whose creation was cut off, partlyDestroyed those whose destruction was; no
+	// run has destroyed them or made them anew since.
 	partlyMade, partlyDestroyed map[string]bool
-	// refused are those whose destroy-time provisioners failed, with what that means: they are destroyed without them.
+	// refused are those whose destroy-time provisioners failed, with what that means: they are
+	// destroyed without them.
 	refused map[string]string
 
 	// creating and ending are the objects that the run being read creates and destroys.
@@ -93,10 +95,11 @@ func (h *cutOffObjects) addEvent(e stream.Event) {
 	}
 }
 
-// PrepareCutOff prepares these objects for a plan that destroys or remakes them, and returns their addresses: tainted ones
-// are untainted, so that terraform runs their destroy-time provisioners; if these have failed before, terraform destroys
-// the object without them.
-func PrepareCutOff(ctx context.Context, ws *workspace.Workspace, now *state.State, of func(address string) bool) (addresses []string, err error) {
+// PrepareCutOff prepares these objects for a plan that destroys or remakes them, and returns their
+// addresses: tainted ones are untainted, so that terraform runs their destroy-time provisioners; if
+// these have failed before, terraform destroys the object without them.
+func PrepareCutOff(ctx context.Context, ws *workspace.Workspace, now *state.State,
+	of func(address string) bool) (addresses []string, err error) {
 	h, err := readCutOff(ws)
 	if err != nil {
 		return nil, err
@@ -132,13 +135,14 @@ func ReplaceOptions(addresses []string) (options []tfexec.PlanOption) {
 	return options
 }
 
-// IsRefusal reports whether a run failed in the destroy-time provisioners of one of these objects: prepared again, it is
-// destroyed without them.
+// IsRefusal reports whether a run failed in the destroy-time provisioners of one of these objects:
+// prepared again, it is destroyed without them.
 func IsRefusal(said stream.Report, addresses []string) bool {
 	return slices.ContainsFunc(said.Refused, func(a string) bool { return slices.Contains(addresses, a) })
 }
 
-// ListRefusals are the objects whose destroy-time provisioners failed in this step or its undo, each described as a loss.
+// ListRefusals are the objects whose destroy-time provisioners failed in this step or its undo,
+// each described as a loss.
 func ListRefusals(ws *workspace.Workspace) ([]string, error) {
 	h, err := readCutOff(ws)
 	var all []string

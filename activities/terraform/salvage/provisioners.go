@@ -31,9 +31,11 @@ func ListProvisionings(t *journal.Token) ([]stream.Provisioning, error) {
 		if err := stream.ReadEvents(run.Stdout(r.Folder()), func(e stream.Event) {
 			switch e.Type {
 			case "apply_start":
-				doing[e.Hook.Resource.Address] = map[bool]string{true: " made it", false: " destroyed it"}[e.Hook.Action == "create"]
+				doing[e.Hook.Resource.Address] = map[bool]string{true: " made it",
+					false: " destroyed it"}[e.Hook.Action == "create"]
 			case "provision_start":
-				p := stream.Provisioning{Address: e.Hook.Resource.Address, Kind: e.Hook.Provisioner, When: who + doing[e.Hook.Resource.Address]}
+				p := stream.Provisioning{Address: e.Hook.Resource.Address, Kind: e.Hook.Provisioner,
+					When: who + doing[e.Hook.Resource.Address]}
 				if !slices.Contains(ran, p) {
 					ran = append(ran, p)
 				}
@@ -45,7 +47,8 @@ func ListProvisionings(t *journal.Token) ([]stream.Provisioning, error) {
 	return ran, nil
 }
 
-// ListBegun are the addresses of objects that a token's runs began to change, as far as their output is still there.
+// ListBegun are the addresses of objects that a token's runs began to change, as far as their
+// output is still there.
 func ListBegun(t *journal.Token) ([]string, error) {
 	all, err := run.List(t)
 	if err != nil {
@@ -64,7 +67,8 @@ func ListBegun(t *journal.Token) ([]string, error) {
 	return begun, nil
 }
 
-// DescribeProvisionings describes what an undo leaves of the provisioners that ran: a line for each object.
+// DescribeProvisionings describes what an undo leaves of the provisioners that ran: a line for each
+// object.
 func DescribeProvisionings(ran []stream.Provisioning) []string {
 	kinds, whens := map[string][]string{}, map[string][]string{}
 	for _, p := range ran {
@@ -77,8 +81,11 @@ func DescribeProvisionings(ran []stream.Provisioning) []string {
 	}
 	var lines []string
 	for _, address := range slices.Sorted(maps.Keys(kinds)) {
-		lines = append(lines, fmt.Sprintf("%s: its provisioners (%s) ran %s; what they have changed outside of Terraform was not looked at, and may still be there",
-			address, strings.Join(kinds[address], ", "), strings.Join(whens[address], " and ")))
+		lines = append(lines,
+			fmt.Sprintf(
+				"%s: its provisioners (%s) ran %s; what they have changed outside of Terraform was not looked at, and may "+
+					"still be there",
+				address, strings.Join(kinds[address], ", "), strings.Join(whens[address], " and ")))
 	}
 	return lines
 }

@@ -1,5 +1,5 @@
-// Package salvage puts right what a terraform that was killed or interrupted has left: states that were not saved, objects
-// that no state has, and objects that were only half made or destroyed.
+// Package salvage puts right what a terraform that was killed or interrupted has left: states that
+// were not saved, objects that no state has, and objects that were only half made or destroyed.
 package salvage
 
 import (
@@ -27,8 +27,8 @@ const UnsavedName = "errored.tfstate"
 // UnsavedFolder is the folder of a token to which such states are moved.
 func UnsavedFolder(t *journal.Token) string { return filepath.Join(t.Dir(), "errands") }
 
-// SettleAll works out, for each run of the forward, which objects it began to make that no state has. It does so once for a
-// run, before anything else is done to the state.
+// SettleAll works out, for each run of the forward, which objects it began to make that no state
+// has. It does so once for a run, before anything else is done to the state.
 func SettleAll(ctx context.Context, ws *workspace.Workspace) (lost []stream.Creation, err error) {
 	all, err := run.List(ws.Token)
 	if err != nil {
@@ -101,7 +101,8 @@ func byFate(cs []stream.Creation, fate stream.CreationFate) []string {
 	return all
 }
 
-// MoveUnsaved moves states that terraform could not save out of the working copies, so that these can be made again.
+// MoveUnsaved moves states that terraform could not save out of the working copies, so that these
+// can be made again.
 func MoveUnsaved(t *journal.Token) ([]string, error) {
 	kept := UnsavedFolder(t)
 	if err := os.MkdirAll(kept, 0o700); err != nil {
@@ -119,7 +120,8 @@ func MoveUnsaved(t *journal.Token) ([]string, error) {
 	return filepath.Glob(filepath.Join(kept, "*"))
 }
 
-// PushUnsaved pushes states that terraform could not save, if they are newer than the current one. It never forces.
+// PushUnsaved pushes states that terraform could not save, if they are newer than the current one.
+// It never forces.
 func PushUnsaved(ctx context.Context, ws *workspace.Workspace, files []string) error {
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
@@ -147,7 +149,8 @@ func PushUnsaved(ctx context.Context, ws *workspace.Workspace, files []string) e
 }
 
 // AdoptCompleted imports what is known to have been made, and returns what stays lost.
-func AdoptCompleted(ctx context.Context, ws *workspace.Workspace, lost []stream.Creation) (still []stream.Creation, err error) {
+func AdoptCompleted(ctx context.Context, ws *workspace.Workspace, lost []stream.Creation) (still []stream.Creation,
+	err error) {
 	for _, c := range lost {
 		if c.Fate == stream.Completed {
 			adopted, err := Import(ctx, ws, c.Address, c.ID)
@@ -163,7 +166,8 @@ func AdoptCompleted(ctx context.Context, ws *workspace.Workspace, lost []stream.
 	return still, nil
 }
 
-// IsTornByKill reports whether a state of no bytes is what a terraform of this very step has left when it was killed.
+// IsTornByKill reports whether a state of no bytes is what a terraform of this very step has left
+// when it was killed.
 func IsTornByKill(ws *workspace.Workspace, now *state.State) (bool, error) {
 	if now.Exists() || !ws.HasStateFile() {
 		return false, nil
@@ -181,7 +185,8 @@ func IsTornByKill(ws *workspace.Workspace, now *state.State) (bool, error) {
 	return false, err
 }
 
-// Import imports an object that no state has, if it is still there. It returns false if the provider cannot import it.
+// Import imports an object that no state has, if it is still there. It returns false if the
+// provider cannot import it.
 func Import(ctx context.Context, ws *workspace.Workspace, address, id string) (bool, error) {
 	if id == "" {
 		return false, nil
@@ -202,9 +207,11 @@ func Import(ctx context.Context, ws *workspace.Workspace, address, id string) (b
 	return false, nil
 }
 
-// FindDoubt says what a killed run has left that only an attempt or an undo can settle; empty if nothing.
+// FindDoubt says what a killed run has left that only an attempt or an undo can settle; empty if
+// nothing.
 func FindDoubt(ws *workspace.Workspace, now *state.State) (string, error) {
-	for _, where := range []string{workspace.Folder(ws.Token, filepath.Join("*", UnsavedName)), filepath.Join(UnsavedFolder(ws.Token), "*")} {
+	for _, where := range []string{workspace.Folder(ws.Token, filepath.Join("*", UnsavedName)),
+		filepath.Join(UnsavedFolder(ws.Token), "*")} {
 		if unsaved, err := filepath.Glob(where); err != nil || len(unsaved) > 0 {
 			return "terraform could not save its last state, which is still to be pushed", err
 		}
@@ -233,7 +240,8 @@ func FindDoubt(ws *workspace.Workspace, now *state.State) (string, error) {
 		lost = append(lost, stillLost(missing, objects)...)
 	}
 	if unknown := UnknowableAddresses(lost); len(unknown) > 0 {
-		return fmt.Sprintf("terraform was killed while it made %s: whether they exist cannot be known", strings.Join(unknown, ", ")), nil
+		return fmt.Sprintf("terraform was killed while it made %s: whether they exist cannot be known",
+			strings.Join(unknown, ", ")), nil
 	}
 	return "", nil
 }

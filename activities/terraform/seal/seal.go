@@ -18,11 +18,12 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// Cipher encrypts what the journal keeps, with a key that is made once. The key is read at each use, so that a lost
-// one can be restored while the worker runs.
+// Cipher encrypts what the journal keeps, with a key that is made once. The key is read at each
+// use, so that a lost one can be restored while the worker runs.
 type Cipher struct{ path string }
 
-// OpenCipher makes the key unless there is one, or there are records already: a new key could not read them.
+// OpenCipher makes the key unless there is one, or there are records already: a new key could not
+// read them.
 func OpenCipher(path string, records bool) (*Cipher, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !records {
 		if err := makeKey(path); err != nil {
@@ -35,20 +36,23 @@ func OpenCipher(path string, records bool) (*Cipher, error) {
 func (s *Cipher) cipher() (cipher.AEAD, error) {
 	key, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is gone, and without it the records cannot be read: restore it from a "+
-			"backup and try again", s.path)
+		return nil, activities.Errorf(activities.DamagedRecord,
+			"the key %s is gone, and without it the records cannot be read: restore it from a "+
+				"backup and try again", s.path)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("terraform: key: %w", err)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, activities.Errorf(activities.DamagedRecord, "the key %s is damaged: %v; restore it from a backup and try again", s.path, err)
+		return nil, activities.Errorf(activities.DamagedRecord,
+			"the key %s is damaged: %v; restore it from a backup and try again", s.path, err)
 	}
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// makeKey links a complete, synced key to its name: of two processes that make one, both read the first.
+// makeKey links a complete, synced key to its name: of two processes that make one, both read the
+// first.
 func makeKey(path string) error {
 	key := make([]byte, 32)
 	rand.Read(key)

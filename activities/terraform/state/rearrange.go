@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// identities maps the addresses of the managed objects to what tells them apart: type and id; of one without an id, its
-// attributes. Deposed ones are left out.
+// identities maps the addresses of the managed objects to what tells them apart: type and id; of
+// one without an id, its attributes. Deposed ones are left out.
 func (s *State) identities() map[string]string {
 	all := map[string]string{}
 	for _, r := range s.Resources {
@@ -55,15 +55,17 @@ func (s *State) Has(address string) bool {
 	return has
 }
 
-// Holds reports whether there is, at an address, the object that stood at another in an earlier state.
+// Holds reports whether there is, at an address, the object that stood at another in an earlier
+// state.
 func (s *State) Holds(address string, earlier *State, at string) bool {
 	now, has := s.identities()[address]
 	was, had := earlier.identities()[at]
 	return has && had && now == was
 }
 
-// StayedAs names the attributes of the object from before at an address whose values differ from before and are those that the
-// step left, at the address leftAt. Where left is nil, what the step left is not known, and all that differ are named.
+// StayedAs names the attributes of the object from before at an address whose values differ from
+// before and are those that the step left, at the address leftAt. Where left is nil, what the step
+// left is not known, and all that differ are named.
 func (s *State) StayedAs(before, left *State, address, leftAt string) []string {
 	if !s.Holds(address, before, address) || left != nil && !left.Has(leftAt) {
 		return nil
@@ -82,7 +84,8 @@ func (s *State) StayedAs(before, left *State, address, leftAt string) []string {
 	return names
 }
 
-// Superseded maps the addresses whose current object of an earlier state is a deposed one now, with another in its place, to its key.
+// Superseded maps the addresses whose current object of an earlier state is a deposed one now, with
+// another in its place, to its key.
 func (s *State) Superseded(earlier *State) map[string]string {
 	was, now := earlier.identities(), s.identities()
 	all := map[string]string{}
@@ -101,9 +104,10 @@ func (s *State) Superseded(earlier *State) map[string]string {
 	return all
 }
 
-// Rearrange returns the next state, without the objects at the addresses in forget, and with others at the address that moves
-// has for theirs. Those stood in an earlier state, which says what else belongs to an address. Superseded objects of it become
-// the current ones again, and those in their places deposed.
+// Rearrange returns the next state, without the objects at the addresses in forget, and with others
+// at the address that moves has for theirs. Those stood in an earlier state, which says what else
+// belongs to an address. Superseded objects of it become the current ones again, and those in their
+// places deposed.
 func (s *State) Rearrange(forget []string, moves map[string]string, earlier *State) ([]byte, error) {
 	now, from, err := decodePair(s.Raw, earlier.Raw)
 	if err != nil {
@@ -145,7 +149,8 @@ func (s *State) Rearrange(forget []string, moves map[string]string, earlier *Sta
 	return json.MarshalIndent(now.document, "", "  ")
 }
 
-// swapDeposed makes the deposed object with a key current, and the current one the deposed one with that key.
+// swapDeposed makes the deposed object with a key current, and the current one the deposed one with
+// that key.
 func swapDeposed(instance map[string]any, key string) {
 	switch instance["deposed"] {
 	case nil:
@@ -174,7 +179,8 @@ func place(resources, instances []any, address string, earlier *State, from []an
 			}
 			for _, there := range resources {
 				there := there.(map[string]any)
-				if there["mode"] == r.Mode && there["type"] == r.Type && there["name"] == r.Name && textOf(there["module"]) == r.Module {
+				if there["mode"] == r.Mode && there["type"] == r.Type && there["name"] == r.Name &&
+					textOf(there["module"]) == r.Module {
 					there["instances"] = append(listOf(there["instances"]), instances...)
 					return resources, nil
 				}

@@ -36,7 +36,8 @@ func TestStatesAreRearranged(t *testing.T) {
 		"t.a[0]": "t.a", "t.a[1]": `module.m.t.b["k"]`, "t.c[1]": "t.c[0]", "t.c[2]": "t.c[1]",
 	}, earlier)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"version":4,"serial":8,"lineage":"l","outputs":{"n":{"value":12345678901234567890,"type":"number"}},"resources":[
+	assert.JSONEq(t,
+		`{"version":4,"serial":8,"lineage":"l","outputs":{"n":{"value":12345678901234567890,"type":"number"}},"resources":[
 		{"mode":"data","type":"t","name":"a","provider":"p","instances":[{"attributes":{"id":"1"}}]},
 		{"module":"module.m","mode":"managed","type":"t","name":"b","provider":"p","instances":[{"index_key":"k","attributes":{"id":"2"}}]},
 		{"mode":"managed","type":"t","name":"a","provider":"p","instances":[{"attributes":{"id":"1"},"dependencies":["t.z"]}]},
@@ -52,15 +53,18 @@ func TestStatesAreRearranged(t *testing.T) {
 // A replacement that failed after it had made the new object leaves the old one deposed.
 func TestSupersededObjectsBecomeCurrentAgain(t *testing.T) {
 	t.Parallel()
-	earlier, err := Parse([]byte(`{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed","type":"t","name":"a","instances":[{"attributes":{"id":"1"}}]}]}`))
+	earlier, err := Parse(
+		[]byte(`{"version":4,"serial":1,"lineage":"l","resources":[{"mode":"managed","type":"t","name":"a","instances":[{"attributes":{"id":"1"}}]}]}`))
 	require.NoError(t, err)
-	later, err := Parse([]byte(`{"version":4,"serial":2,"lineage":"l","resources":[{"mode":"managed","type":"t","name":"a","instances":[
+	later, err := Parse(
+		[]byte(`{"version":4,"serial":2,"lineage":"l","resources":[{"mode":"managed","type":"t","name":"a","instances":[
 		{"deposed":"k","attributes":{"id":"1"}},{"deposed":"other","attributes":{"id":"0"}},{"status":"tainted","attributes":{"id":"2"}}]}]}`))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"t.a": "k"}, later.Superseded(earlier))
 	raw, err := later.Rearrange(nil, nil, earlier)
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"version":4,"serial":3,"lineage":"l","resources":[{"mode":"managed","type":"t","name":"a","instances":[
+	assert.JSONEq(t,
+		`{"version":4,"serial":3,"lineage":"l","resources":[{"mode":"managed","type":"t","name":"a","instances":[
 		{"attributes":{"id":"1"}},{"deposed":"other","attributes":{"id":"0"}},{"deposed":"k","status":"tainted","attributes":{"id":"2"}}]}]}`, string(raw))
 	again, err := Parse(raw)
 	require.NoError(t, err)

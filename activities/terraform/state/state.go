@@ -1,4 +1,5 @@
-// Package state reads Terraform states: what they manage, how two of them differ, and what in them is sensitive.
+// Package state reads Terraform states: what they manage, how two of them differ, and what in them
+// is sensitive.
 package state
 
 import (
@@ -60,7 +61,8 @@ func Parse(raw []byte) (*State, error) {
 		return nil, fmt.Errorf("the state cannot be read: %w; restore it, or remove it, and run the undo again", err)
 	}
 	if s.Version != 4 {
-		return nil, activities.Errorf(activities.UnknownFormat, "the state has format %d; this worker reads format 4", s.Version)
+		return nil, activities.Errorf(activities.UnknownFormat, "the state has format %d; this worker reads format 4",
+			s.Version)
 	}
 	return s, nil
 }
@@ -94,7 +96,8 @@ func (s *State) Managed() map[string]string {
 	return all
 }
 
-// Tainted maps the addresses of the managed objects to whether terraform calls them tainted; deposed ones are left out.
+// Tainted maps the addresses of the managed objects to whether terraform calls them tainted;
+// deposed ones are left out.
 func (s *State) Tainted() map[string]bool {
 	all := map[string]bool{}
 	for _, r := range s.Resources {
@@ -107,7 +110,8 @@ func (s *State) Tainted() map[string]bool {
 	return all
 }
 
-// address is the instance's address as terraform prints it; that of a deposed object includes its key.
+// address is the instance's address as terraform prints it; that of a deposed object includes its
+// key.
 func (r Resource) address(i Instance) string {
 	a := r.Type + "." + r.Name
 	if r.Module != "" {

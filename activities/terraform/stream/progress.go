@@ -7,8 +7,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Watch has what terraform refreshes, plans and changes shown while it runs, until stop is called. Addresses and actions are shown,
-// no values: terraform says only afterwards which of these are sensitive.
+// Watch has what terraform refreshes, plans and changes shown while it runs, until stop is called.
+// Addresses and actions are shown, no values: terraform says only afterwards which of these are
+// sensitive.
 func Watch(ctx context.Context, stdout string) (stop func()) {
 	return activities.ShowProgress(ctx, func() []string {
 		var lines []string
@@ -27,7 +28,8 @@ func (e Event) describe() string {
 	case e.Type == "planned_change" && e.Change != nil:
 		return fmt.Sprintf("%s: %s planned", e.Change.Resource.Address, e.Change.Action)
 	case e.Type == "change_summary" && e.Changes != nil:
-		return fmt.Sprintf("%s: %d to add, %d to change, %d to destroy", e.Changes.Operation, e.Changes.Add, e.Changes.Change, e.Changes.Remove)
+		return fmt.Sprintf("%s: %d to add, %d to change, %d to destroy", e.Changes.Operation, e.Changes.Add, e.Changes.Change,
+			e.Changes.Remove)
 	case e.Hook == nil:
 		return ""
 	}

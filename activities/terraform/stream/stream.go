@@ -17,8 +17,8 @@ type Event struct {
 		Resource Resource `json:"resource"`
 		Action   string   `json:"action"`
 	} `json:"change"`
-	// Hook is set in apply_start, apply_progress, apply_complete and apply_errored, and without an action in refresh_start,
-	// refresh_complete, provision_start and provision_errored.
+	// Hook is set in apply_start, apply_progress, apply_complete and apply_errored, and without an
+	// action in refresh_start, refresh_complete, provision_start and provision_errored.
 	Hook *struct {
 		Resource Resource `json:"resource"`
 		Action   string   `json:"action"`
@@ -190,10 +190,12 @@ func (r Report) Actions() []PlannedChange {
 	})
 }
 
-// keeping are the actions after which the present object is still there and in the state; any other may end it.
+// keeping are the actions after which the present object is still there and in the state; any other
+// may end it.
 var keeping = []string{"noop", "read", "create", "update", "move", "import"}
 
-// LostAddresses are the addresses whose present object a plan would end, sorted: terraform lists them in any order.
+// LostAddresses are the addresses whose present object a plan would end, sorted: terraform lists
+// them in any order.
 func (r Report) LostAddresses() []string {
 	var lost []string
 	for _, p := range r.Planned {

@@ -40,7 +40,8 @@ func TestOnTop(t *testing.T) {
 
 // open opens the world of a test below dir the way a worker would.
 func open(dir string) (activities.World, error) {
-	return terraform.New(terraform.Config{State: filepath.Join(dir, "worker"), Roots: []string{filepath.Join(dir, "conf")}})
+	return terraform.New(terraform.Config{State: filepath.Join(dir, "worker"),
+		Roots: []string{filepath.Join(dir, "conf")}})
 }
 
 const canary = "canary-4711-do-not-print"
@@ -144,14 +145,16 @@ func apply(t testing.TB, dir string, p terraform.Params) {
 	with, err := json.Marshal(p)
 	require.NoError(t, err)
 	_, err = w.Actions[0].Apply(t.Context(), activities.Entry{
-		Version: activities.EntryVersion, Seq: 1, Step: "infra", Action: terraform.Action, UndoType: terraform.Action + ".undo",
-		Token: activities.NewToken(rand.Text(), "infra", 1), Place: activities.Place{Queue: "q", Journal: place},
+		Version: activities.EntryVersion, Seq: 1, Step: "infra", Action: terraform.Action,
+		UndoType: terraform.Action + ".undo",
+		Token:    activities.NewToken(rand.Text(), "infra", 1), Place: activities.Place{Queue: "q", Journal: place},
 	}, activities.Step{ID: "infra", With: with}, "")
 	require.NoError(t, err)
 }
 
 func params(dir, release string, more int) terraform.Params {
-	return terraform.Params{Dir: filepath.Join(dir, "conf"), Vars: map[string]any{"release": release, "password": canary, "more": more}}
+	return terraform.Params{Dir: filepath.Join(dir, "conf"),
+		Vars: map[string]any{"release": release, "password": canary, "more": more}}
 }
 
 func write(t testing.TB, dir, name, content string) {
@@ -176,8 +179,8 @@ func edit(t testing.TB, dir string, change func(map[string]any)) {
 	require.NoError(t, os.WriteFile(path, raw, 0o644))
 }
 
-// manifest lists the files in the configuration's folder and of the effects, with their contents; of a state only what
-// must come back: a state's serial never does.
+// manifest lists the files in the configuration's folder and of the effects, with their contents;
+// of a state only what must come back: a state's serial never does.
 func manifest(t testing.TB, dir string) string {
 	t.Helper()
 	var lines []string

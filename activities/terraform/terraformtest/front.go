@@ -16,10 +16,11 @@ var front struct {
 	err  error
 }
 
-// PlainFront makes a worker with this state folder start terraform by a program that is built without the race detector, in
-// place of the test binary itself: to start that is most of what a short terraform costs. The points of front and supervisor
-// are not in the test's hands then. It is called before the worker's world is opened; RemoveFront, at the end of TestMain,
-// removes the program.
+// PlainFront makes a worker with this state folder start terraform by a program that is built
+// without the race detector, in place of the test binary itself: to start that is most of what a
+// short terraform costs. The points of front and supervisor are not in the test's hands then. It is
+// called before the worker's world is opened; RemoveFront, at the end of TestMain, removes the
+// program.
 func PlainFront(t testing.TB, state string) {
 	t.Helper()
 	front.once.Do(buildFront)
@@ -39,7 +40,8 @@ func buildFront() {
 	if front.dir, front.err = os.MkdirTemp("", "unwind-front-"); front.err != nil {
 		return
 	}
-	if said, err := exec.Command("go", "build", "-o", filepath.Join(front.dir, "front"), module+"terraformtest/front").CombinedOutput(); err != nil {
+	if said, err := exec.Command("go", "build", "-o", filepath.Join(front.dir, "front"),
+		module+"terraformtest/front").CombinedOutput(); err != nil {
 		front.err = fmt.Errorf("%w\n%s", err, said)
 	}
 }

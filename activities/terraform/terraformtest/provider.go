@@ -16,7 +16,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// Source is the provider's address, for required_providers. Its resource is fake_thing: a file in the provider's dir.
+// Source is the provider's address, for required_providers. Its resource is fake_thing: a file in
+// the provider's dir.
 const Source = "unwind.test/unwind/fake"
 
 const (
@@ -27,11 +28,13 @@ const (
 // Require skips a test where there is no terraform, and fails it where CI=true.
 func Require(t testing.TB) {
 	t.Helper()
-	testrun.NeedProgram(t, "terraform", "install it (https://developer.hashicorp.com/terraform/install), version 1.5 or later")
+	testrun.NeedProgram(t, "terraform",
+		"install it (https://developer.hashicorp.com/terraform/install), version 1.5 or later")
 }
 
-// CLIConfig returns a file of Terraform settings (for TF_CLI_CONFIG_FILE) under which the provider is found and the
-// network is not used. The provider is built once for each version of its source, into the user's cache.
+// CLIConfig returns a file of Terraform settings (for TF_CLI_CONFIG_FILE) under which the provider
+// is found and the network is not used. The provider is built once for each version of its source,
+// into the user's cache.
 func CLIConfig(t testing.TB) string {
 	t.Helper()
 	path, err := cliConfig()
@@ -66,7 +69,8 @@ func cliConfig() (string, error) {
 		return config, nil
 	}
 	mirror := filepath.Join(dir, "mirror")
-	program := filepath.Join(mirror, filepath.FromSlash(Source), version, runtime.GOOS+"_"+runtime.GOARCH, "terraform-provider-fake_v"+version)
+	program := filepath.Join(mirror, filepath.FromSlash(Source), version, runtime.GOOS+"_"+runtime.GOARCH,
+		"terraform-provider-fake_v"+version)
 	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, ".")
 	build.Dir = source
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")

@@ -35,8 +35,8 @@ func CheckVariable(name string) error {
 	return nil
 }
 
-// environment is what Terraform, its providers and its provisioners get: nothing of the worker's own but what they need to run,
-// and what the config names.
+// environment is what Terraform, its providers and its provisioners get: nothing of the worker's
+// own but what they need to run, and what the config names.
 func (ws *Workspace) environment(o run.Order) (map[string]string, error) {
 	env := childenv.Minimal(append([]string{cacheVar}, ws.Environment...)...)
 	secrets, err := ws.secretVariables()
@@ -83,8 +83,8 @@ func (h *Host) secretValues() ([]string, error) {
 // home is the home folder of what runs in the workspace; it goes with the working copy.
 func (ws *Workspace) home() string { return ws.Dir + ".home" }
 
-// TempDir is the folder for temporary files of what runs for a worker with this state folder. The path is short: the sockets of
-// providers are in it.
+// TempDir is the folder for temporary files of what runs for a worker with this state folder. The
+// path is short: the sockets of providers are in it.
 func TempDir(state string) string {
 	sum := sha256.Sum256([]byte(state))
 	return filepath.Join(os.TempDir(), "unwind-"+hex.EncodeToString(sum[:4]))
@@ -100,12 +100,14 @@ func makeTempDir(path string) error {
 		return err
 	}
 	if info.Mode&unix.S_IFMT != unix.S_IFDIR || info.Mode&0o077 != 0 || int(info.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is not a folder of mode 0700 that belongs to this user; remove it, or name another folder in TMPDIR", path)
+		return fmt.Errorf(
+			"%s is not a folder of mode 0700 that belongs to this user; remove it, or name another folder in TMPDIR", path)
 	}
 	return nil
 }
 
-// limits are those of what runs in the workspace; looking: it may change nothing but the working copy.
+// limits are those of what runs in the workspace; looking: it may change nothing but the working
+// copy.
 func (ws *Workspace) limits(looking bool) confine.Limits {
 	l := ws.CheckLimits(ws.Dir, ws.home(), TempDir(ws.Folder))
 	l.ReadOnly = looking
@@ -137,8 +139,11 @@ func (h *Host) RunProgram(ctx context.Context, dir string, l confine.Limits, arg
 // UnconfinedNotice says that this host cannot confine what Terraform runs; nil where it can.
 func UnconfinedNotice() []string {
 	if err := confine.Available(); err != nil {
-		return []string{fmt.Sprintf("terraform: providers, provisioners and external data sources of a configuration are not confined on this host: they can "+
-			"read the worker's environment, its config, its secrets and its journals (%v)", err)}
+		return []string{
+			fmt.Sprintf(
+				"terraform: providers, provisioners and external data sources of a configuration are not confined on this "+
+					"host: they can "+
+					"read the worker's environment, its config, its secrets and its journals (%v)", err)}
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ func TestProviderInstallation(t *testing.T) {
 }
 
 func TestVariablesThatChangeTerraformAreRefused(t *testing.T) {
-	for name, ok := range map[string]bool{"AWS_PROFILE": true, "TF_TOKEN_app_terraform_io": true, "TF_VAR_x": false, "TF_LOG": false, "A B": false, "": false} {
+	for name, ok := range map[string]bool{"AWS_PROFILE": true, "TF_TOKEN_app_terraform_io": true, "TF_VAR_x": false,
+		"TF_LOG": false, "A B": false, "": false} {
 		assert.Equal(t, ok, CheckVariable(name) == nil, name)
 	}
 }

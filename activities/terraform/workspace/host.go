@@ -10,11 +10,13 @@ import (
 
 // Host is what all workspaces of a worker have in common.
 type Host struct {
-	// Folder is the worker's folder for the terraform program's files, and Journal that of its journal.
+	// Folder is the worker's folder for the terraform program's files, and Journal that of its
+	// journal.
 	Folder, Journal string
 	// Terraform is the program, and CLIConfig the file of its settings, if there is one.
 	Terraform, CLIConfig string
-	// Environment names the variables of the worker's that terraform gets, and Secrets returns others whose values are secrets.
+	// Environment names the variables of the worker's that terraform gets, and Secrets returns others
+	// whose values are secrets.
 	Environment []string
 	Secrets     func() (map[string]string, error)
 	// Hidden are paths that terraform and what it starts can neither read nor change, besides Folder.

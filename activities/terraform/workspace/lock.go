@@ -25,18 +25,20 @@ var (
 	lockID    = regexp.MustCompile(`(?m)^\s*ID:\s+(\S+)`)
 	lockWho   = regexp.MustCompile(`(?m)^\s*Who:\s+(\S+)`)
 	lockSince = regexp.MustCompile(`(?m)^\s*Created:\s+(\S+ \S+)`)
-	// Some backends report the holder's ID here, and in the rest what the requester's lock would have been.
+	// Some backends report the holder's ID here, and in the rest what the requester's lock would have
+	// been.
 	lockOther = regexp.MustCompile(`already locked:\s+ID=(\S+)`)
 )
 
-// lockIn reads the error of a terraform that could not lock the state; found is false for any other error, and if the
-// backend does not report the holder.
+// lockIn reads the error of a terraform that could not lock the state; found is false for any other
+// error, and if the backend does not report the holder.
 func lockIn(said stream.Report) (l stateLock, found bool) {
 	for _, d := range said.Errors {
 		if d.Summary != lockHeld {
 			continue
 		}
-		id, who, since := lockID.FindStringSubmatch(d.Detail), lockWho.FindStringSubmatch(d.Detail), lockSince.FindStringSubmatch(d.Detail)
+		id, who, since := lockID.FindStringSubmatch(d.Detail), lockWho.FindStringSubmatch(d.Detail),
+			lockSince.FindStringSubmatch(d.Detail)
 		other := lockOther.FindStringSubmatch(d.Detail)
 		if id == nil || who == nil || since == nil || other != nil && other[1] != id[1] {
 			return l, false
@@ -50,10 +52,11 @@ func lockIn(said stream.Report) (l stateLock, found bool) {
 	return l, false
 }
 
-// unlock removes the lock that a killed terraform of this very step has left in a remote backend. It is proved to be its
-// lock by this host's name and user in it, and by a time while that run lived; its holder is proved to be dead by the run
-// itself: supervisor and terraform have ended (PID, start time and boot), and the lock that they inherited is free. A lock
-// from after asked is what the requester's own would have been: some backends report that.
+// unlock removes the lock that a killed terraform of this very step has left in a remote backend.
+// It is proved to be its lock by this host's name and user in it, and by a time while that run
+// lived; its holder is proved to be dead by the run itself: supervisor and terraform have ended
+// (PID, start time and boot), and the lock that they inherited is free. A lock from after asked is
+// what the requester's own would have been: some backends report that.
 func (ws *Workspace) unlock(ctx context.Context, said stream.Report, asked time.Time) (done bool, err error) {
 	l, found := lockIn(said)
 	if !found || ws.StateFile != "" || l.Who != lockOwner() || !l.Created.Before(asked) {
@@ -85,7 +88,8 @@ func (ws *Workspace) unlock(ctx context.Context, said stream.Report, asked time.
 	return false, nil
 }
 
-// LockHint says how a person removes the lock of a dead holder when this step must not do so itself.
+// LockHint says how a person removes the lock of a dead holder when this step must not do so
+// itself.
 func LockHint(said stream.Report) string {
 	for _, d := range said.Errors {
 		if d.Summary != lockHeld {
@@ -96,7 +100,9 @@ func LockHint(said stream.Report) string {
 			id = lockID.FindStringSubmatch(d.Detail)
 		}
 		if id != nil {
-			return fmt.Sprintf("; if its holder is gone, run terraform force-unlock %s in the configuration's folder; the step is then retried", id[1])
+			return fmt.Sprintf(
+				"; if its holder is gone, run terraform force-unlock %s in the configuration's folder; the step is then retried",
+				id[1])
 		}
 	}
 	return ""

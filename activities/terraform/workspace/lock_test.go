@@ -29,9 +29,11 @@ Lock Info:
 	assert.Equal(t, stateLock{"5fa1c1d2-1111-2222-3333-444455556666", "root@build-7",
 		time.Date(2026, 3, 1, 10, 11, 12, 123456789, time.UTC)}, l)
 
-	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException", "HTTP remote state already locked: ID=other", 1)))
+	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException",
+		"HTTP remote state already locked: ID=other", 1)))
 	assert.False(t, found, "that is the asker's own info, not the holder's")
-	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException:", "HTTP remote state already locked:\nID=other", 1)))
+	_, found = lockIn(said(strings.Replace(info, "ConditionalCheckFailedException:",
+		"HTTP remote state already locked:\nID=other", 1)))
 	assert.False(t, found, "the same, wrapped for a terminal")
 	_, found = lockIn(stream.Report{Errors: []stream.Diagnostic{{Summary: "Invalid function argument", Detail: info}}})
 	assert.False(t, found)

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// Terraform takes providers from a folder terraform.d/plugins beside the configuration, unless its settings say where providers
-// come from: whoever may write a configuration could bring programs that run when it is planned. So the settings always say it,
-// and the folder is not even copied.
+// Terraform takes providers from a folder terraform.d/plugins beside the configuration, unless its
+// settings say where providers come from: whoever may write a configuration could bring programs
+// that run when it is planned. So the settings always say it, and the folder is not even copied.
 
 // SettingsName is the file with Terraform's settings in the world's folder.
 const SettingsName = "terraform.rc"
@@ -42,7 +42,8 @@ func (h *Host) writeSettings() error {
 func hostMirrors() []string {
 	var all []string
 	if home, err := os.UserHomeDir(); err == nil {
-		all = append(all, filepath.Join(home, ".terraform.d", "plugins"), filepath.Join(home, ".local", "share", "terraform", "plugins"))
+		all = append(all, filepath.Join(home, ".terraform.d", "plugins"),
+			filepath.Join(home, ".local", "share", "terraform", "plugins"))
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("XDG_DATA_DIRS")) {
 		all = append(all, filepath.Join(dir, "terraform", "plugins"))
@@ -50,8 +51,8 @@ func hostMirrors() []string {
 	return append(all, "/usr/local/share/terraform/plugins", "/usr/share/terraform/plugins")
 }
 
-// providerInstallation says in Terraform's language what it does by itself on this host: providers that a mirror has come from
-// there, and all others from their registries.
+// providerInstallation says in Terraform's language what it does by itself on this host: providers
+// that a mirror has come from there, and all others from their registries.
 func providerInstallation(mirrors []string) string {
 	var b strings.Builder
 	var local []string

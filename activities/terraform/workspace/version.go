@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// knownVersion is the version of the terraform program. terraform-exec asks for it in each new workspace, and to start terraform is
-// most of what a short command costs. It is known until another program stands at the path.
+// knownVersion is the version of the terraform program. terraform-exec asks for it in each new
+// workspace, and to start terraform is most of what a short command costs. It is known until
+// another program stands at the path.
 type knownVersion struct {
 	mu      sync.Mutex
 	program os.FileInfo
@@ -18,7 +19,8 @@ func (k *knownVersion) of(path string) string {
 	now, err := os.Stat(path)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err != nil || k.program == nil || !os.SameFile(k.program, now) || k.program.Size() != now.Size() || !k.program.ModTime().Equal(now.ModTime()) {
+	if err != nil || k.program == nil || !os.SameFile(k.program, now) || k.program.Size() != now.Size() ||
+		!k.program.ModTime().Equal(now.ModTime()) {
 		return ""
 	}
 	return k.version

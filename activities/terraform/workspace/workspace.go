@@ -1,4 +1,5 @@
-// Package workspace runs terraform in working copies of configurations, confined and with an environment of its own.
+// Package workspace runs terraform in working copies of configurations, confined and with an
+// environment of its own.
 package workspace
 
 import (
@@ -44,9 +45,10 @@ type Workspace struct {
 // ObserverTurn is the turn of an observation: nothing fences it.
 const ObserverTurn = -1
 
-// Open writes b into the token's folder under name, replacing what is there, and initialises it. A fenced call writes
-// nothing: nobody would come after it to remove that.
-func (h *Host) Open(ctx context.Context, t *journal.Token, name string, b configuration.Bundle, turn int) (*Workspace, error) {
+// Open writes b into the token's folder under name, replacing what is there, and initialises it. A
+// fenced call writes nothing: nobody would come after it to remove that.
+func (h *Host) Open(ctx context.Context, t *journal.Token, name string, b configuration.Bundle, turn int) (*Workspace,
+	error) {
 	if turn != ObserverTurn {
 		if err := run.CheckFence(t, turn); err != nil {
 			return nil, err
@@ -89,7 +91,8 @@ func (h *Host) Reopen(ctx context.Context, t *journal.Token, name string, turn i
 	if err := ws.SkipSupervisor(); err != nil {
 		return nil, err
 	}
-	// terraform-exec asks for the version before other commands, and caches it: it must not ask in the middle of a run.
+	// terraform-exec asks for the version before other commands, and caches it: it must not ask in the
+	// middle of a run.
 	program, _ := os.Stat(h.Terraform)
 	v, _, err := ws.CLI.Version(ctx, false)
 	if err != nil {
@@ -123,7 +126,8 @@ func Remove(t *journal.Token, patterns ...string) error {
 
 var namesBackend = regexp.MustCompile(`(?m)^\s*(backend\s+"|cloud\s*\{)|"backend"\s*:|"cloud"\s*:`)
 
-// initialise finds the backend of the configuration, and points a local one to the folder's own state.
+// initialise finds the backend of the configuration, and points a local one to the folder's own
+// state.
 func (ws *Workspace) initialise(ctx context.Context, b configuration.Bundle) error {
 	path := configuration.StateName
 	for _, text := range b.RootModuleTexts() {
@@ -148,7 +152,8 @@ func (ws *Workspace) initialise(ctx context.Context, b configuration.Bundle) err
 		path = filepath.Join(b.Dir, path)
 	}
 	ws.StateFile = path
-	override, err := json.Marshal(map[string]any{"terraform": map[string]any{"backend": map[string]any{"local": map[string]any{"path": path}}}})
+	override, err := json.Marshal(
+		map[string]any{"terraform": map[string]any{"backend": map[string]any{"local": map[string]any{"path": path}}}})
 	if err != nil {
 		return err
 	}
@@ -191,7 +196,8 @@ func (ws *Workspace) SkipSupervisor() error {
 	return ws.setOrder(run.Order{})
 }
 
-// startObservation makes the next command run supervised but unfenced, and returns the folder for its output.
+// startObservation makes the next command run supervised but unfenced, and returns the folder for
+// its output.
 func (ws *Workspace) startObservation() (out string, err error) {
 	if err := os.MkdirAll(ObservationsFolder(ws.Token), 0o700); err != nil {
 		return "", err
@@ -253,8 +259,8 @@ func (ws *Workspace) ShowPlan(ctx context.Context, file string) (*tfjson.Plan, [
 	return shown, actions, err
 }
 
-// RunChange runs a terraform that changes something: numbered, locked and fenced. If a killed run of this step has left the
-// state locked, it unlocks it and tries again.
+// RunChange runs a terraform that changes something: numbered, locked and fenced. If a killed run
+// of this step has left the state locked, it unlocks it and tries again.
 func (ws *Workspace) RunChange(ctx context.Context, what string, do func(run.Order) error) (stream.Report, error) {
 	asked := time.Now()
 	said, err := ws.runChangeOnce(ctx, what, do)
@@ -272,7 +278,8 @@ func (ws *Workspace) runChangeOnce(ctx context.Context, what string, do func(run
 	if err != nil {
 		return stream.Report{}, err
 	}
-	o := run.Order{Out: r.Folder(), Run: r.Number, Journal: ws.Journal, Token: filepath.Base(ws.Token.Dir()), Turn: ws.Turn, What: what}
+	o := run.Order{Out: r.Folder(), Run: r.Number, Journal: ws.Journal, Token: filepath.Base(ws.Token.Dir()),
+		Turn: ws.Turn, What: what}
 	if err := ws.setOrder(o); err != nil {
 		return stream.Report{}, err
 	}
@@ -334,7 +341,8 @@ func (ws *Workspace) PullState(ctx context.Context) (*state.State, error) {
 	return state.ParseHidden(ctx, []byte(raw))
 }
 
-// Sweep removes an empty state and terraform's files beside it, under the same lock and fence as terraform itself.
+// Sweep removes an empty state and terraform's files beside it, under the same lock and fence as
+// terraform itself.
 func (ws *Workspace) Sweep(ctx context.Context, s run.SweepJob) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -385,7 +393,8 @@ func (ws *Workspace) FailedError(ctx context.Context, what string, said stream.R
 	output = activities.MaskerFrom(ctx).String(output) // before it is cut
 	first, _, _ := strings.Cut(output, "\n")
 	return &activities.Error{Type: activities.ActionFailed,
-		Message: fmt.Sprintf("terraform %s: %s%s", what, activities.Tail(first, 1000), LockHint(said)), Output: activities.Tail(output, 2000)}
+		Message: fmt.Sprintf("terraform %s: %s%s", what, activities.Tail(first, 1000), LockHint(said)),
+		Output:  activities.Tail(output, 2000)}
 }
 
 // stderrText is terraform's standard error without boxes and empty lines.
@@ -403,7 +412,8 @@ func stderrText(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// ChangedObjects are the addresses of objects that differ from the state, and a digestible form of how.
+// ChangedObjects are the addresses of objects that differ from the state, and a digestible form of
+// how.
 func (ws *Workspace) ChangedObjects(ctx context.Context) ([]string, []byte, error) {
 	file := filepath.Join(ws.Dir, "unwind.refresh.tfplan")
 	said, err := ws.Plan(ctx, tfexec.RefreshOnly(true), tfexec.Out(file))

@@ -21,18 +21,20 @@ const startLimit = 8 * time.Minute
 var shared = sync.OnceValues(func() (*devserver.Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	return devserver.Start(ctx, devserver.Options{Log: os.Stderr, Settings: map[string]any{deletesWithin: 1, pauses: true}})
+	return devserver.Start(ctx,
+		devserver.Options{Log: os.Stderr, Settings: map[string]any{deletesWithin: 1, pauses: true}})
 })
 
-// deletesWithin are the seconds in which the server notes that a workflow is closed, which it waits for before it deletes it. Without
-// it that takes half a minute.
+// deletesWithin are the seconds in which the server notes that a workflow is closed, which it waits
+// for before it deletes it. Without it that takes half a minute.
 const deletesWithin = "history.transferProcessorUpdateAckInterval"
 
 // pauses lets workflows be paused.
 const pauses = "frontend.WorkflowPauseEnabled"
 
-// Shared returns this process's server, which is in memory, starts at its first use, and ends with the process. Tests share its one
-// namespace: they need their own task queues and workflow ids, and must not stop it.
+// Shared returns this process's server, which is in memory, starts at its first use, and ends with
+// the process. Tests share its one namespace: they need their own task queues and workflow ids, and
+// must not stop it.
 func Shared(t testing.TB) *devserver.Server {
 	t.Helper()
 	s, err := shared()
@@ -53,7 +55,8 @@ func Client(t testing.TB) client.Client {
 	return c
 }
 
-// Codec serves a codec as organizations do that encrypt their payloads, to whom has the key, until the test ends. It returns the address.
+// Codec serves a codec as organizations do that encrypt their payloads, to whom has the key, until
+// the test ends. It returns the address.
 func Codec(t testing.TB, codec converter.PayloadCodec, key string) string {
 	handler := converter.NewPayloadCodecHTTPHandler(codec)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,7 +34,8 @@ func (s Subject) open(t *testing.T, on setting) (checkpoint.Backend, engine.Clie
 	t.Cleanup(func() { containertest.RemoveHome(t, on.Client, records.ID()) })
 	family, err := lineage.Open(filepath.Join(dir, "lineage"), plain)
 	require.NoError(t, err)
-	overlays := layers.New(layers.Auto, plain, family, helper.NewClient(sidecar.Starter(plain, records.ID())), filepath.Join(dir, "notes"))
+	overlays := layers.New(layers.Auto, plain, family, helper.NewClient(sidecar.Starter(plain, records.ID())),
+		filepath.Join(dir, "notes"))
 	layered := layers.NewEngine(overlays)
 	if s.Layers {
 		return overlays, layered
@@ -84,7 +85,8 @@ func (s Subject) testContract(t *testing.T, on setting) {
 	assert.Empty(t, after.Diff(left))
 
 	undo := checkpoint.Rollback{
-		Token: token, Turn: checkpoint.UndoTurn, Container: was, Checkpoint: at, Before: before, Ignore: ignore, Keep: after.Digest(),
+		Token: token, Turn: checkpoint.UndoTurn, Container: was, Checkpoint: at, Before: before, Ignore: ignore,
+		Keep: after.Digest(),
 	}
 	for _, begun := range []bool{false, true} {
 		has, err := backend.HasBegun(ctx, undo)
@@ -118,7 +120,8 @@ func (s Subject) testContract(t *testing.T, on setting) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, backend.Release(context.Background(), other)) })
 	redo := checkpoint.Rollback{
-		Token: other, Turn: checkpoint.RedoTurn, Container: now, Checkpoint: salvage.Image, Before: after, Ignore: ignore, Exactly: true,
+		Token: other, Turn: checkpoint.RedoTurn, Container: now, Checkpoint: salvage.Image, Before: after, Ignore: ignore,
+		Exactly: true,
 	}
 	for range 2 {
 		_, err = backend.RollBack(ctx, redo)

@@ -24,7 +24,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 
-// testLosses looks for exactly what the table says is lost: it makes a container that has one of each, undoes a step in it, and looks at each again.
+// testLosses looks for exactly what the table says is lost: it makes a container that has one of
+// each, undoes a step in it, and looks at each again.
 func (s Subject) testLosses(t *testing.T, on setting) {
 	b := start(t, on, &dockertypes.Config{Image: on.image, Volumes: map[string]struct{}{"/unnamed": {}}})
 	first := s.newTask(t, on, map[string]any{"container": b.Name, "command": "touch /tmp/begun"})
@@ -61,7 +62,8 @@ func (s Subject) testLosses(t *testing.T, on setting) {
 	}
 }
 
-// start starts a container with these files, as tar streams; it is gone after the test, with what it stands on.
+// start starts a container with these files, as tar streams; it is gone after the test, with what
+// it stands on.
 func start(t *testing.T, on setting, config *dockertypes.Config, files ...[]byte) *containertest.Box {
 	t.Helper()
 	b := &containertest.Box{Client: on.Client, Name: "unwind-test-" + containertest.Random()}
@@ -71,7 +73,8 @@ func start(t *testing.T, on setting, config *dockertypes.Config, files ...[]byte
 	t.Cleanup(func() {
 		now, err := on.ContainerInspect(context.Background(), b.Name)
 		require.NoError(t, err)
-		require.NoError(t, on.ContainerRemove(context.Background(), now.ID, dockertypes.RemoveOptions{Force: true, RemoveVolumes: true}))
+		require.NoError(t,
+			on.ContainerRemove(context.Background(), now.ID, dockertypes.RemoveOptions{Force: true, RemoveVolumes: true}))
 		for _, m := range now.Mounts { // its volume may have got a name
 			require.NoError(t, on.VolumeRemove(context.Background(), m.Name, true))
 		}
@@ -80,7 +83,8 @@ func start(t *testing.T, on setting, config *dockertypes.Config, files ...[]byte
 		}
 	})
 	for _, f := range files {
-		require.NoError(t, on.CopyToContainer(t.Context(), b.ID, "/", bytes.NewReader(f), dockertypes.CopyToContainerOptions{}))
+		require.NoError(t,
+			on.CopyToContainer(t.Context(), b.ID, "/", bytes.NewReader(f), dockertypes.CopyToContainerOptions{}))
 	}
 	require.NoError(t, on.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
 	return b
@@ -96,7 +100,8 @@ func removeImage(t *testing.T, c *client.Client, ref string) {
 var (
 	capability = []byte{1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	// accessList lets user 57 read: an ACL as the kernel keeps it.
-	accessList = []uint16{2, 0, 1, 6, 0xffff, 0xffff, 2, 4, 57, 0, 4, 4, 0xffff, 0xffff, 16, 4, 0xffff, 0xffff, 32, 0, 0xffff, 0xffff}
+	accessList = []uint16{2, 0, 1, 6, 0xffff, 0xffff, 2, 4, 57, 0, 4, 4, 0xffff, 0xffff, 16, 4, 0xffff, 0xffff, 32, 0,
+		0xffff, 0xffff}
 )
 
 // makeOneOfEach makes what lookAtEach looks at.
@@ -118,13 +123,15 @@ func makeOneOfEach(t *testing.T, b *containertest.Box) {
 		defer unix.Close(s)
 		return errors.Join(
 			unix.Bind(s, &unix.SockaddrUnix{Name: "/srv/socket"}),
-			file("time"), file("list"), file("user"), file("trusted"), file("linked"), file("capable"), file("owned"), file("mode"), file("sparse"),
+			file("time"), file("list"), file("user"), file("trusted"), file("linked"), file("capable"), file("owned"),
+			file("mode"), file("sparse"),
 			unix.UtimesNano("/srv/time", []unix.Timespec{{Sec: 1e9, Nsec: 5}, {Sec: 1e9, Nsec: 987654321}}),
 			unix.Setxattr("/srv/list", "system.posix_acl_access", list, 0),
 			unix.Setxattr("/srv/user", "user.note", []byte("kept"), 0),
 			unix.Setxattr("/srv/trusted", "trusted.note", []byte("kept"), 0),
 			unix.Setxattr("/srv/capable", "security.capability", capability, 0),
-			os.Truncate("/srv/sparse", 8<<20), os.Link("/srv/linked", "/srv/other"), os.Lchown("/srv/owned", 12, 34), unix.Chmod("/srv/mode", 0o6755),
+			os.Truncate("/srv/sparse", 8<<20), os.Link("/srv/linked", "/srv/other"), os.Lchown("/srv/owned", 12, 34),
+			unix.Chmod("/srv/mode", 0o6755),
 			os.Symlink("nowhere", "/srv/symlink"), unix.Mkfifo("/srv/pipe", 0o600), unix.Mknod("/srv/device", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 9))), //nolint:gosec // a small number
 		)
 	})
@@ -147,7 +154,8 @@ func lookAtEach(t *testing.T, b *containertest.Box) map[string]string {
 		"anonymous volumes become named ones":                         fmt.Sprint(now.HostConfig.Binds),
 		"its log begins anew":                                         string(first[:n]),
 		"its processes start again: what they held in memory is gone": fmt.Sprint(now.State.Pid),
-		"processes that commands have left in the container, this step's or others', are ended": fmt.Sprint(len(running.Processes)),
+		"processes that commands have left in the container, this step's or others', " +
+			"are ended": fmt.Sprint(len(running.Processes)),
 		"name": now.Name, "volume": now.Mounts[0].Name, "command": fmt.Sprint(now.Config.Cmd),
 	}
 	boxtest.At(t, now.State.Pid).Inside(func() error {

@@ -24,8 +24,9 @@ type Subject struct {
 	Layers bool
 }
 
-// Run tests that container.exec with a backend does what plans and reports say of it, on one of two engines, which is drawn;
-// a deep run takes both. Exec is the case for the conformance suite of actions, which goes through all crash points.
+// Run tests that container.exec with a backend does what plans and reports say of it, on one of two
+// engines, which is drawn; a deep run takes both. Exec is the case for the conformance suite of
+// actions, which goes through all crash points.
 func Run(t *testing.T, s Subject) {
 	testrun.NeedRoot(t, "layers over containers")
 	on := newEngines(t)
@@ -41,15 +42,16 @@ func Run(t *testing.T, s Subject) {
 	})
 }
 
-// Exec is the case of a step that changes what is in the container. The backend adds how its containers are started, looked
-// at and undone.
+// Exec is the case of a step that changes what is in the container. The backend adds how its
+// containers are started, looked at and undone.
 func Exec(name string) actiontest.Case {
 	return actiontest.Case{
 		Name:   name,
 		Action: "container.exec",
 		With: func(dir string) any {
 			return map[string]any{
-				"container": containertest.NameIn(dir), "command": "echo two >/srv/a; rm -r /srv/d; touch /srv/new; /bin/sleep 600 & echo canary-4711-secret",
+				"container": containertest.NameIn(dir),
+				"command":   "echo two >/srv/a; rm -r /srv/d; touch /srv/new; /bin/sleep 600 & echo canary-4711-secret",
 			}
 		},
 		Next: func(dir string) any {
@@ -69,7 +71,8 @@ type setting struct {
 	host, image string
 }
 
-// engines are the settings of a test by their names: what a setting needs is made at its first use, and is gone after the test.
+// engines are the settings of a test by their names: what a setting needs is made at its first use,
+// and is gone after the test.
 type engines map[string]func() setting
 
 func newEngines(t *testing.T) engines {

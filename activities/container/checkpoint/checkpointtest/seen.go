@@ -23,8 +23,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// testSeen rolls a container back whose program writes at each start: what that has written is nothing that the rollback has not
-// brought back, and what is missing is seen, whether a helper can look into the new container or not.
+// testSeen rolls a container back whose program writes at each start: what that has written is
+// nothing that the rollback has not brought back, and what is missing is seen, whether a helper can
+// look into the new container or not.
 func (s Subject) testSeen(t *testing.T, on setting) {
 	const idle = "/bin/sleep 600"
 	for name, helped := range map[string]bool{"with a helper": true, "by exports": false} {
@@ -41,7 +42,8 @@ func (s Subject) testSeen(t *testing.T, on setting) {
 			if helped {
 				mode = layers.Require
 			}
-			overlays := layers.New(mode, plain, family, helper.NewClient(sidecar.Starter(plain, records.ID())), filepath.Join(dir, "notes"))
+			overlays := layers.New(mode, plain, family, helper.NewClient(sidecar.Starter(plain, records.ID())),
+				filepath.Join(dir, "notes"))
 			require.NoError(t, overlays.Prepare(t.Context()))
 			layered := layers.NewEngine(overlays)
 			require.Equal(t, helped, layered.CanLook())

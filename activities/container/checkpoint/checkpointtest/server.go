@@ -27,15 +27,19 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// testServer has nginx as a container's first process: it holds its log open, and reads
-// its configuration again when it is told to. Such a container gets docker commit, whatever is asked for.
+// testServer has nginx as a container's first process: it holds its log open, and reads its
+// configuration again when it is told to. Such a container gets docker commit, whatever is asked
+// for.
 func (s Subject) testServer(t *testing.T, on setting, tree []byte) {
-	b := start(t, on, &dockertypes.Config{Image: on.image, Cmd: []string{"/usr/sbin/nginx", "-c", "/etc/nginx.conf"}}, tree)
+	b := start(t, on, &dockertypes.Config{Image: on.image, Cmd: []string{"/usr/sbin/nginx", "-c", "/etc/nginx.conf"}},
+		tree)
 	web := server{b, t}
 	web.says("one")
 	id := b.Inspect(t).ID
 	k := s.newTask(t, on, map[string]any{
-		"container": b.Name, "command": "echo 'return 200 two;' >/etc/answer.conf; /usr/sbin/nginx -c /etc/nginx.conf -s reload", "ignore": []string{"/srv/log", "/run"},
+		"container": b.Name,
+		"command":   "echo 'return 200 two;' >/etc/answer.conf; /usr/sbin/nginx -c /etc/nginx.conf -s reload",
+		"ignore":    []string{"/srv/log", "/run"},
 	})
 	plan, err := k.action.Plan(t.Context(), k.entry, k.with)
 	require.NoError(t, err)
@@ -56,7 +60,8 @@ func (s Subject) testServer(t *testing.T, on setting, tree []byte) {
 	web.logs()
 }
 
-// nginx is a tree of Debian's nginx with the libraries that it needs, and a configuration, as a tar stream.
+// nginx is a tree of Debian's nginx with the libraries that it needs, and a configuration, as a tar
+// stream.
 func nginx(t *testing.T) []byte {
 	t.Helper()
 	at := t.TempDir()
@@ -90,7 +95,8 @@ func unpack(t *testing.T, at string) error {
 	}
 	packages := []string{"download", "nginx"}
 	for line := range strings.Lines(string(said)) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok && (strings.HasPrefix(name, "lib") || strings.HasPrefix(name, "zlib")) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok &&
+			(strings.HasPrefix(name, "lib") || strings.HasPrefix(name, "zlib")) {
 			packages = append(packages, name)
 		}
 	}
@@ -104,7 +110,8 @@ func unpack(t *testing.T, at string) error {
 		return err
 	}
 	for _, deb := range found {
-		if said, err := exec.CommandContext(t.Context(), "dpkg-deb", "-x", deb, filepath.Join(at, "all")).CombinedOutput(); err != nil {
+		if said, err := exec.CommandContext(t.Context(), "dpkg-deb", "-x", deb,
+			filepath.Join(at, "all")).CombinedOutput(); err != nil {
 			return fmt.Errorf("%w: %s", err, said)
 		}
 	}
@@ -165,7 +172,9 @@ func (s server) getPath(path string) (string, error) {
 	}
 	c := <-conn
 	defer c.Close()
-	web := http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil }, DisableKeepAlives: true}}
+	web := http.Client{
+		Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return c, nil },
+			DisableKeepAlives: true}}
 	answer, err := web.Get("http://nginx" + path)
 	if err != nil {
 		return "", err
@@ -182,7 +191,8 @@ func (s server) logs() {
 		path := "/" + containertest.Random()
 		_, err := s.getPath(path)
 		require.NoError(s.T, err)
-		require.Eventually(s.T, func() bool { return strings.Contains(s.file("access.log"), "GET "+path+" ") }, time.Minute, 10*time.Millisecond)
+		require.Eventually(s.T, func() bool { return strings.Contains(s.file("access.log"), "GET "+path+" ") }, time.Minute,
+			10*time.Millisecond)
 	}
 	assert.NotContains(s.T, s.file("error.log"), "Read-only")
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
 )
 
-// testLateTimes looks that a time which a driver tells late is no drift. It writes two folders deep into an image: fuse-overlayfs gives the outer folder a new
-// time by that; and files in which something is written a moment after they were opened.
+// testLateTimes looks that a time which a driver tells late is no drift. It writes two folders deep
+// into an image: fuse-overlayfs gives the outer folder a new time by that; and files in which
+// something is written a moment after they were opened.
 func (s Subject) testLateTimes(t *testing.T, on setting) {
 	model := start(t, on, &dockertypes.Config{Image: on.image}, folders(t, "opt/", "opt/outer/", "opt/outer/inner/"))
 	made, err := on.ContainerCommit(t.Context(), model.ID, dockertypes.CommitOptions{})
@@ -75,7 +76,8 @@ func folders(t *testing.T, names ...string) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, name := range names {
-		require.NoError(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, ModTime: time.Unix(1e9, 0)}))
+		require.NoError(t,
+			w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, ModTime: time.Unix(1e9, 0)}))
 	}
 	require.NoError(t, w.Close())
 	return b.Bytes()

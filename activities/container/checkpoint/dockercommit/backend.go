@@ -18,7 +18,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
-// Engine is what the backend asks. It knows what lies over its containers and is in no image of them.
+// Engine is what the backend asks. It knows what lies over its containers and is in no image of
+// them.
 type Engine interface {
 	engine.Client
 	manifest.Engine
@@ -26,8 +27,8 @@ type Engine interface {
 	IsCovered(ctx context.Context, container string) (bool, error)
 	// CanLook says that ListFiles and EndMarked most likely work.
 	CanLook() bool
-	// EndMarked ends the processes of a running container that have a variable in their environment. Where ok is false, only
-	// a command in the container can.
+	// EndMarked ends the processes of a running container that have a variable in their environment.
+	// Where ok is false, only a command in the container can.
 	EndMarked(ctx context.Context, container, variable string) (ended, ok bool, err error)
 }
 
@@ -46,8 +47,10 @@ var _ checkpoint.Backend = (*Backend)(nil)
 func (*Backend) Traits() checkpoint.Traits {
 	return checkpoint.Traits{
 		Name: "docker commit",
-		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings. " + checkpoint.NoProcess +
-			"its program starts again, and whatever else runs in it is ended. Volumes, binds and effects outside are not rolled back.",
+		Undo: "The container is made anew from a checkpoint of its filesystem, with the same name and settings. " +
+			checkpoint.NoProcess +
+			"its program starts again, and whatever else runs in it is ended. Volumes, binds and effects outside are not " +
+			"rolled back.",
 		Late:   true,
 		Images: true,
 	}
@@ -63,16 +66,19 @@ func (*Backend) Losses(of container.InspectResponse, ignore []string) []string {
 }
 
 // Report implements [checkpoint.Describer].
-func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback, _ checkpoint.Restoration) activities.Undone {
+func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback,
+	_ checkpoint.Restoration) activities.Undone {
 	return activities.Undone{
-		Outcome:  activities.Compensated,
-		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%s)", engine.NameOf(of), activities.CountOf(len(r.Before), "path")),
-		Losses:   b.Losses(of, r.Ignore),
+		Outcome: activities.Compensated,
+		Observed: fmt.Sprintf("the filesystem of %s equals that before the step (%s)", engine.NameOf(of),
+			activities.CountOf(len(r.Before), "path")),
+		Losses: b.Losses(of, r.Ignore),
 	}
 }
 
 // Enter changes nothing: a rollback makes the container anew, with an id that no late call knows.
-func (*Backend) Enter(_ context.Context, _ string, _ container.InspectResponse, c command.Command) (command.Command, error) {
+func (*Backend) Enter(_ context.Context, _ string, _ container.InspectResponse, c command.Command) (command.Command,
+	error) {
 	return c, nil
 }
 
@@ -84,9 +90,10 @@ func (*Backend) ReadUncovered(context.Context, string) (checkpoint.Uncovered, er
 // Commit has nothing to do: what a step has done is in the container's own filesystem.
 func (*Backend) Commit(context.Context, string, []string) (string, error) { return "", nil }
 
-// A checkpoint is known by its name while a token needs it, and by its comment afterwards: a label would turn up among
-// those of the container made from it. Each attempt gives it a name of its own: an engine may still be committing for one
-// that died, and would take a common name away from the image that counts.
+// A checkpoint is known by its name while a token needs it, and by its comment afterwards: a label
+// would turn up among those of the container made from it. Each attempt gives it a name of its own:
+// an engine may still be committing for one that died, and would take a common name away from the
+// image that counts.
 const checkpointRepository = "unwind/checkpoint"
 
 // checkpointRefs is what the names of a token's checkpoints begin with.
@@ -105,9 +112,11 @@ func (b *Backend) Take(ctx context.Context, token, id string) (string, error) {
 	return made, engine.Explain("checkpoint of the container", err)
 }
 
-// findCheckpoint finds the checkpoint of an attempt that has died; empty for none. While the engine is at it the container
-// is paused, and the image has its name before the container goes on. It returns the container as it is now.
-func (b *Backend) findCheckpoint(ctx context.Context, token, id string) (had string, now container.InspectResponse, err error) {
+// findCheckpoint finds the checkpoint of an attempt that has died; empty for none. While the engine
+// is at it the container is paused, and the image has its name before the container goes on. It
+// returns the container as it is now.
+func (b *Backend) findCheckpoint(ctx context.Context, token, id string) (had string, now container.InspectResponse,
+	err error) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -126,14 +135,16 @@ func (b *Backend) findCheckpoint(ctx context.Context, token, id string) (had str
 		}
 		select {
 		case <-ctx.Done():
-			return "", now, activities.Errorf(activities.ActionFailed, "container %s is paused; docker unpause %[1]s wakes it", engine.NameOf(now))
+			return "", now, activities.Errorf(activities.ActionFailed, "container %s is paused; docker unpause %[1]s wakes it",
+				engine.NameOf(now))
 		case <-tick.C:
 		}
 	}
 }
 
 // ReadAll implements [checkpoint.Reader].
-func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string) (manifest.Manifest, checkpoint.Uncovered, error) {
+func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string) (manifest.Manifest,
+	checkpoint.Uncovered, error) {
 	m, err := b.ReadManifest(ctx, token, id, ignore)
 	return m, checkpoint.Uncovered{}, err
 }
@@ -143,8 +154,8 @@ func (b *Backend) ReadManifest(ctx context.Context, _, id string, ignore []strin
 	return manifest.Take(ctx, b.engine, id, ignore)
 }
 
-// Drop takes the names of all of the token's checkpoints away. The layers stay for as long as a container stands on them;
-// when that container is replaced in its turn, they go with it.
+// Drop takes the names of all of the token's checkpoints away. The layers stay for as long as a
+// container stands on them; when that container is replaced in its turn, they go with it.
 func (b *Backend) Drop(ctx context.Context, token, id string) error {
 	if id != "" {
 		if err := b.awaitCommit(ctx, id); err != nil {
@@ -154,8 +165,8 @@ func (b *Backend) Drop(ctx context.Context, token, id string) error {
 	return b.dropImages(ctx, checkpointRefs(token), "")
 }
 
-// commitLimit bounds how long a drop waits for the engine: a container may also be paused by a person. What is named after
-// that goes when the record is released.
+// commitLimit bounds how long a drop waits for the engine: a container may also be paused by a
+// person. What is named after that goes when the record is released.
 const commitLimit = 30 * time.Second
 
 // awaitCommit waits while the engine commits a container, as far as that can be told: it is paused.

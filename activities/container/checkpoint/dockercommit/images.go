@@ -57,6 +57,7 @@ func (b *Backend) dropRef(ctx context.Context, ref string) error {
 	if err != nil && !engine.IsNotFound(err) && !engine.IsConflict(err) {
 		return engine.Explain("dropping image "+ref, err)
 	}
-	// Where the name was the last thing that held the image it is gone already, and its parent has nothing above it now.
+	// Where the name was the last thing that held the image it is gone already, and its parent has
+	// nothing above it now.
 	return errors.Join(b.lineage.DropImage(ctx, named.ID), b.lineage.DropImage(ctx, named.Parent)) //nolint:staticcheck // see lineage.DropImage
 }

@@ -15,14 +15,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// Whoever keeps gives the image a name of its own: of two rollbacks at once only one is named the successor, and with it
-// what it has kept.
+// Whoever keeps gives the image a name of its own: of two rollbacks at once only one is named the
+// successor, and with it what it has kept.
 const salvageRepository = "unwind/kept"
 
 func salvageRefs(token string) string { return salvageRepository + ":" + token + "-" }
 
 // keepSalvage commits the container that a rollback is about to replace. Nil: it cannot be kept.
-func (b *Backend) keepSalvage(ctx context.Context, r checkpoint.Rollback, old container.InspectResponse) (*checkpoint.Salvage, error) {
+func (b *Backend) keepSalvage(ctx context.Context, r checkpoint.Rollback,
+	old container.InspectResponse) (*checkpoint.Salvage, error) {
 	if covered, err := b.engine.IsCovered(ctx, old.ID); covered || err != nil {
 		return nil, nil //nolint:nilnil,nilerr // an image would lack what lies over the container: nothing is kept
 	}
@@ -42,7 +43,9 @@ func (b *Backend) FindSalvage(ctx context.Context, r checkpoint.Rollback) (*chec
 	}
 	_, err = b.engine.ImageInspect(ctx, last.Kept.Image)
 	if engine.IsNotFound(err) {
-		return nil, activities.Errorf(activities.DamagedRecord, "what the rollback of token %s had kept is gone: somebody has removed image %s from the engine", r.Token, last.Kept.Image)
+		return nil, activities.Errorf(activities.DamagedRecord,
+			"what the rollback of token %s had kept is gone: somebody has removed image %s from the engine", r.Token,
+			last.Kept.Image)
 	}
 	return last.Kept, engine.Explain("looking for what the rollback has kept", err)
 }
@@ -51,7 +54,8 @@ func (b *Backend) dropSalvage(ctx context.Context, token string) error {
 	return b.dropImages(ctx, salvageRefs(token), "")
 }
 
-// dropSalvageBut lets go of all images that rollbacks of the token have kept but that of the one that counts.
+// dropSalvageBut lets go of all images that rollbacks of the token have kept but that of the one
+// that counts.
 func (b *Backend) dropSalvageBut(ctx context.Context, token string, counts *checkpoint.Salvage) error {
 	if counts == nil {
 		return b.dropSalvage(ctx, token)

@@ -11,16 +11,18 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 )
 
-// endScript runs in a container that only its engine can look into, with the shell that it may have. It reads environments,
-// whose variables end with a byte that shells leave out.
+// endScript runs in a container that only its engine can look into, with the shell that it may
+// have. It reads environments, whose variables end with a byte that shells leave out.
 const endScript = `n=0; while [ $n -lt 50 ]; do again=; for d in /proc/[0-9]*; do
-while IFS= read -r l || [ -n "$l" ]; do case "$l" in *"$LOOK_FOR"*) kill -9 "${d#/proc/}" && again=1 ended=1; break;; esac; l=; done <"$d/environ"
+while IFS= read -r l || [ -n "$l" ]; do
+case "$l" in *"$LOOK_FOR"*) kill -9 "${d#/proc/}" && again=1 ended=1; break;; esac; l=; done <"$d/environ"
 done 2>/dev/null; [ "$again" ] || break; n=$((n+1)); done; [ -z "$ended" ] || exit 33`
 
 const endedSome = 33
 
 // EndAndRead implements [checkpoint.Reader].
-func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool, err error) {
+func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool,
+	err error) {
 	if ended, err = b.endProcesses(ctx, token, id); err != nil {
 		return nil, false, err
 	}
@@ -28,8 +30,8 @@ func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []str
 	return m, ended, err
 }
 
-// endProcesses finds nothing in a container without a shell that no helper can look into. A rollback ends all that runs in it
-// anyway.
+// endProcesses finds nothing in a container without a shell that no helper can look into. A
+// rollback ends all that runs in it anyway.
 func (b *Backend) endProcesses(ctx context.Context, token, id string) (bool, error) {
 	variable := command.TokenVariable + token
 	if ended, ok, err := b.engine.EndMarked(ctx, id, variable); ok || err != nil {

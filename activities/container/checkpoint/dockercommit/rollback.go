@@ -30,15 +30,17 @@ func (b *Backend) HasBegun(ctx context.Context, r checkpoint.Rollback) (bool, er
 	return last.IsOf(r), err
 }
 
-// RollBack builds the new container beside the old one, complete but not started, and has it named the old one's successor. Only
-// then do the two change places. What is brought back is read in the new container when it runs, where a helper can look into it;
-// else meanwhile, in a container like it that is never started.
+// RollBack builds the new container beside the old one, complete but not started, and has it named
+// the old one's successor. Only then do the two change places. What is brought back is read in the
+// new container when it runs, where a helper can look into it; else meanwhile, in a container like
+// it that is never started.
 func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoint.Restoration, error) {
 	var beside comparison
 	defer beside.stop()
 	started := false
 	for {
-		last, err := b.lineage.WalkWatching(ctx, r.Container.ID, func(s lineage.Successor) bool { return s.IsOf(r) || s.Fences(r) },
+		last, err := b.lineage.WalkWatching(ctx, r.Container.ID,
+			func(s lineage.Successor) bool { return s.IsOf(r) || s.Fences(r) },
 			func(s lineage.Successor) {
 				started = s.IsOf(r)
 				if started && !r.Exactly {
@@ -56,7 +58,8 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 			return back, b.removeLosers(ctx, r, last)
 		}
 		if last.Fences(r) {
-			return checkpoint.Restoration{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
+			return checkpoint.Restoration{},
+				activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
 		}
 		if err := b.replaceContainer(ctx, r, last.ID, &beside); err != nil {
 			return checkpoint.Restoration{}, err
@@ -64,14 +67,17 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 	}
 }
 
-// replaceContainer gives the container old a successor: a new one from the checkpoint, or whoever was quicker.
-func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, old string, beside *comparison) (err error) {
+// replaceContainer gives the container old a successor: a new one from the checkpoint, or whoever
+// was quicker.
+func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, old string,
+	beside *comparison) (err error) {
 	model, retire, err := b.findModel(ctx, r, old)
 	if err != nil {
 		return err
 	}
 	mine := lineage.Successor{
-		Name: engine.NameOf(model), Start: !r.Stopped, Resumes: r.Resumes, Retire: retire, Stood: model.Image, Token: r.Token, Turn: r.Turn,
+		Name: engine.NameOf(model), Start: !r.Stopped, Resumes: r.Resumes, Retire: retire, Stood: model.Image, Token: r.Token,
+		Turn: r.Turn,
 	}
 	claiming := false
 	defer func() {
@@ -84,8 +90,8 @@ func (b *Backend) replaceContainer(ctx context.Context, r checkpoint.Rollback, o
 			return err
 		}
 	}
-	// Keeping something takes long. Another that was quicker may have swept up already: what is built now and left by a
-	// process that dies would stay.
+	// Keeping something takes long. Another that was quicker may have swept up already: what is built
+	// now and left by a process that dies would stay.
 	if late, err := b.lineage.HasSuccessor(old); late || err != nil {
 		return err
 	}
@@ -145,9 +151,10 @@ func (b *Backend) compareCandidate(ctx context.Context, r checkpoint.Rollback, c
 	return differs, nil
 }
 
-// see lists what is not as it has to be in what a rollback has brought back. If this call has started that, it notes too what the
-// program has written.
-func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.Successor, started bool, beside *comparison) ([]string, error) {
+// see lists what is not as it has to be in what a rollback has brought back. If this call has
+// started that, it notes too what the program has written.
+func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.Successor, started bool,
+	beside *comparison) ([]string, error) {
 	if r.Before == nil || r.Exactly {
 		return nil, nil
 	}
@@ -175,9 +182,11 @@ func (b *Backend) see(ctx context.Context, r checkpoint.Rollback, made lineage.S
 	return seen.Differs, err
 }
 
-// readStarted reads what the program of a container that a rollback has started has written by now. It is read as late as can be: the
-// undo of an earlier step, which comes next, must not take that for somebody else's change.
-func (b *Backend) readStarted(ctx context.Context, r checkpoint.Rollback, id string) (map[string]manifest.Difference, error) {
+// readStarted reads what the program of a container that a rollback has started has written by now.
+// It is read as late as can be: the undo of an earlier step, which comes next, must not take that
+// for somebody else's change.
+func (b *Backend) readStarted(ctx context.Context, r checkpoint.Rollback, id string) (map[string]manifest.Difference,
+	error) {
 	now, err := manifest.Take(ctx, b.engine, id, r.Ignore)
 	if engine.IsNotFound(err) { // it has been removed since, or has removed itself at its end
 		return nil, nil
@@ -185,14 +194,16 @@ func (b *Backend) readStarted(ctx context.Context, r checkpoint.Rollback, id str
 	return r.Before.Differences(now), err
 }
 
-// compare lists what is not as it has to be in what a rollback has brought back. Where the running container shows nothing that
-// differs, that is the answer. What it shows its program may have written since its start: then one is read that never starts.
+// compare lists what is not as it has to be in what a rollback has brought back. Where the running
+// container shows nothing that differs, that is the answer. What it shows its program may have
+// written since its start: then one is read that never starts.
 func (b *Backend) compare(ctx context.Context, r checkpoint.Rollback, made lineage.Successor) ([]string, error) {
 	if r.Before == nil {
 		return nil, nil
 	}
 	if made.Start && b.engine.CanLook() {
-		if seen, ok, err := manifest.List(ctx, b.engine, made.ID, r.Ignore); ok && err == nil && len(r.Before.Diff(seen)) == 0 {
+		if seen, ok, err := manifest.List(ctx, b.engine, made.ID, r.Ignore); ok && err == nil &&
+			len(r.Before.Diff(seen)) == 0 {
 			return nil, nil
 		}
 	}
@@ -203,8 +214,10 @@ func (b *Backend) compare(ctx context.Context, r checkpoint.Rollback, made linea
 	return b.compareCheckpoint(ctx, r, model)
 }
 
-// compareCheckpoint lists what in a container from the checkpoint is not as it has to be before it is started.
-func (b *Backend) compareCheckpoint(ctx context.Context, r checkpoint.Rollback, model container.InspectResponse) ([]string, error) {
+// compareCheckpoint lists what in a container from the checkpoint is not as it has to be before it
+// is started.
+func (b *Backend) compareCheckpoint(ctx context.Context, r checkpoint.Rollback,
+	model container.InspectResponse) ([]string, error) {
 	if r.Before == nil {
 		return nil, nil
 	}
@@ -217,7 +230,8 @@ func (b *Backend) compareCheckpoint(ctx context.Context, r checkpoint.Rollback, 
 }
 
 // findModel finds the container to copy the settings of, and the one to retire.
-func (b *Backend) findModel(ctx context.Context, r checkpoint.Rollback, old string) (model container.InspectResponse, retire string, err error) {
+func (b *Backend) findModel(ctx context.Context, r checkpoint.Rollback, old string) (model container.InspectResponse,
+	retire string, err error) {
 	switch present, err := b.engine.ContainerInspect(ctx, old); {
 	case err == nil && !lineage.IsPutAside(present):
 		return present, old, nil
@@ -227,14 +241,18 @@ func (b *Backend) findModel(ctx context.Context, r checkpoint.Rollback, old stri
 	return r.Container, r.Occupant, nil
 }
 
-// buildCandidate makes the candidate under a name of its own. Nothing else knows its id until it is claimed.
-func (b *Backend) buildCandidate(ctx context.Context, r checkpoint.Rollback, model container.InspectResponse) (id string, err error) {
+// buildCandidate makes the candidate under a name of its own. Nothing else knows its id until it is
+// claimed.
+func (b *Backend) buildCandidate(ctx context.Context, r checkpoint.Rollback,
+	model container.InspectResponse) (id string, err error) {
 	plan := blueprint.Copy(model, r.Checkpoint)
 	name := lineage.NamePrefix(r.Token) + r.Turn + "-" + strings.ToLower(rand.Text()[:8])
 	made, err := b.engine.ContainerCreate(ctx, plan.Config, plan.Host, plan.Network, nil, name)
 	if engine.IsNotFound(err) { // of the image, or of a network or a volume that may come back
 		if _, gone := b.engine.ImageInspect(ctx, r.Checkpoint); engine.IsNotFound(gone) {
-			return "", activities.Errorf(activities.DamagedRecord, "the image to make container %s anew from is gone: somebody has removed %s from the engine", engine.NameOf(r.Container), r.Checkpoint)
+			return "", activities.Errorf(activities.DamagedRecord,
+				"the image to make container %s anew from is gone: somebody has removed %s from the engine",
+				engine.NameOf(r.Container), r.Checkpoint)
 		}
 	}
 	if err != nil {
@@ -258,12 +276,13 @@ func beats(r checkpoint.Rollback, name string) bool {
 	return ours && (turn == r.Turn || checkpoint.Rank(turn) < checkpoint.Rank(r.Turn))
 }
 
-// removeLosers removes the candidates of calls that were cut short, and what they have kept: the successor of this rollback is
-// chosen, so that all others of its turn, and those of turns which it fences, have lost; also where the builder is still to
-// find out.
+// removeLosers removes the candidates of calls that were cut short, and what they have kept: the
+// successor of this rollback is chosen, so that all others of its turn, and those of turns which it
+// fences, have lost; also where the builder is still to find out.
 func (b *Backend) removeLosers(ctx context.Context, r checkpoint.Rollback, chosen lineage.Successor) error {
 	err := b.removeCandidates(ctx, r.Token, func(candidate container.Summary) bool {
-		return candidate.ID != chosen.ID && slices.ContainsFunc(candidate.Names, func(name string) bool { return beats(r, name) })
+		return candidate.ID != chosen.ID &&
+			slices.ContainsFunc(candidate.Names, func(name string) bool { return beats(r, name) })
 	})
 	if err != nil || r.Turn != checkpoint.UndoTurn {
 		return err
@@ -289,8 +308,10 @@ func (b *Backend) removeCandidates(ctx context.Context, token string, lost func(
 	return nil
 }
 
-// Release drops everything that is the token's. Nothing of it is under way any more: whatever candidate there is was left.
+// Release drops everything that is the token's. Nothing of it is under way any more: whatever
+// candidate there is was left.
 func (b *Backend) Release(ctx context.Context, token string) error {
 	every := func(container.Summary) bool { return true }
-	return errors.Join(b.dropImages(ctx, checkpointRefs(token), ""), b.dropSalvage(ctx, token), b.removeCandidates(ctx, token, every))
+	return errors.Join(b.dropImages(ctx, checkpointRefs(token), ""), b.dropSalvage(ctx, token),
+		b.removeCandidates(ctx, token, every))
 }

@@ -16,7 +16,8 @@ func TestAnUndoBeatsCandidatesOfForwardsAndAResetThoseOfUndos(t *testing.T) {
 		checkpoint.RedoTurn:  {checkpoint.RedoTurn},
 		"attempt-2":          {"attempt-2"},
 	} {
-		for _, other := range []string{checkpoint.ResetTurn, checkpoint.UndoTurn, checkpoint.RedoTurn, "attempt-2", "attempt-3"} {
+		for _, other := range []string{checkpoint.ResetTurn, checkpoint.UndoTurn, checkpoint.RedoTurn, "attempt-2",
+			"attempt-3"} {
 			want := slices.Contains(beaten, other) || other == "attempt-3" && checkpoint.Rank(turn) > 0
 			if got := beats(checkpoint.Rollback{Token: token, Turn: turn}, name(other)); got != want {
 				t.Errorf("%s beats %s: %v", turn, other, got)

@@ -12,11 +12,13 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// plenty is so much room that nobody weighs a container for it, which takes as long as to look at all its files.
+// plenty is so much room that nobody weighs a container for it, which takes as long as to look at
+// all its files.
 const plenty = 16 << 30
 
-// checkRoom says as an error that the engine's disk has too little room for an image of what the container has written, and for
-// what the step will write. Where the engine is on another host its disk cannot be seen: then it says itself what it cannot do.
+// checkRoom says as an error that the engine's disk has too little room for an image of what the
+// container has written, and for what the step will write. Where the engine is on another host its
+// disk cannot be seen: then it says itself what it cannot do.
 func (b *Backend) checkRoom(ctx context.Context, now container.InspectResponse) error {
 	if !stack.InCgroup(now.State.Pid, now.ID) {
 		return nil
@@ -43,6 +45,7 @@ func (b *Backend) checkRoom(ctx context.Context, now container.InspectResponse) 
 	if left.Holds(need) {
 		return nil
 	}
-	return activities.Errorf(activities.ActionFailed, "checkpoint of container %s: the container engine's disk, at %s, has %s left, and an image of what the "+
-		"container has written needs %s; docker system df shows what takes the space", engine.NameOf(now), root, left, need)
+	return activities.Errorf(activities.ActionFailed,
+		"checkpoint of container %s: the container engine's disk, at %s, has %s left, and an image of what the "+
+			"container has written needs %s; docker system df shows what takes the space", engine.NameOf(now), root, left, need)
 }

@@ -17,8 +17,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 )
 
-// snapshot makes an image of a container. Each rollback that another step follows adds a layer to those that a container
-// stands on, and an engine takes about 125: there all of them are squashed into one.
+// snapshot makes an image of a container. Each rollback that another step follows adds a layer to
+// those that a container stands on, and an engine takes about 125: there all of them are squashed
+// into one.
 func (b *Backend) snapshot(ctx context.Context, id, ref, comment string) (string, error) {
 	made, err := b.engine.ContainerCommit(ctx, id, container.CommitOptions{Reference: ref, Comment: comment, Pause: true})
 	if err == nil || !strings.Contains(err.Error(), "max depth exceeded") {
@@ -30,9 +31,10 @@ func (b *Backend) snapshot(ctx context.Context, id, ref, comment string) (string
 // unsettled are the paths at which a container may write while it is squashed.
 var unsettled = target.DefaultIgnore()
 
-// squash makes an image of one layer from what the engine exports of a container. The container is not paused meanwhile, as
-// it is for a commit: nobody would wake it after the worker's death. So it is read twice, and the engine gets the end of the
-// image only if each file was the same both times: then all of them were so at once.
+// squash makes an image of one layer from what the engine exports of a container. The container is
+// not paused meanwhile, as it is for a commit: nobody would wake it after the worker's death. So it
+// is read twice, and the engine gets the end of the image only if each file was the same both
+// times: then all of them were so at once.
 func (b *Backend) squash(ctx context.Context, id, ref, comment string) (made string, err error) {
 	const tries = 3
 	for range tries {
@@ -50,12 +52,13 @@ func (b *Backend) squash(ctx context.Context, id, ref, comment string) (made str
 			return made, engine.Explain("squashing the container's layers", err)
 		}
 	}
-	return "", activities.Errorf(activities.ActionFailed, "the container's image has as many layers as the engine takes, and they cannot be squashed while the container "+
-		"writes all the time; stop what writes in it, or make it anew from a flat image (docker export, docker import)")
+	return "", activities.Errorf(activities.ActionFailed,
+		"the container's image has as many layers as the engine takes, and they cannot be squashed while the container "+
+			"writes all the time; stop what writes in it, or make it anew from a flat image (docker export, docker import)")
 }
 
-// rereading is an exported filesystem that is read for the second time. It has no end, but an error, where it is not as it
-// was the first time.
+// rereading is an exported filesystem that is read for the second time. It has no end, but an
+// error, where it is not as it was the first time.
 type rereading struct {
 	io.Reader
 
@@ -71,13 +74,15 @@ func reread(stream io.ReadCloser, first manifest.Manifest) *rereading {
 	go func() {
 		m, err := manifest.Read(seen, unsettled)
 		if lines := first.Diff(m); err == nil && len(lines) > 0 {
-			err = fmt.Errorf("%s changed meanwhile: %s", activities.CountOf(len(lines), "path"), strings.Join(manifest.Few(lines), "; "))
+			err = fmt.Errorf("%s changed meanwhile: %s", activities.CountOf(len(lines), "path"),
+				strings.Join(manifest.Few(lines), "; "))
 		}
 		_, _ = io.Copy(io.Discard, seen) // what comes after the archive's own end
 		is <- err
 	}()
 	return &rereading{
-		Reader: io.TeeReader(stream, copied), stream: stream, copied: copied, verdict: sync.OnceValue(func() error { return <-is }),
+		Reader: io.TeeReader(stream, copied), stream: stream, copied: copied,
+		verdict: sync.OnceValue(func() error { return <-is }),
 	}
 }
 

@@ -37,11 +37,12 @@ type probe struct {
 
 const (
 	never    = "the worker's config says layers: never; leave that out"
-	mayMount = "its processes may mount filesystems, and no layer takes a mount back; run it without --privileged and SYS_ADMIN"
+	mayMount = "its processes may mount filesystems, and no layer takes a mount back; run it without --privileged and " +
+		"SYS_ADMIN"
 )
 
-// Admit implements [checkpoint.Selective]. A container that has layers goes on with them, whatever the config says now: its
-// engine knows nothing of what is in them.
+// Admit implements [checkpoint.Selective]. A container that has layers goes on with them, whatever
+// the config says now: its engine knows nothing of what is in them.
 func (b *Backend) Admit(ctx context.Context, target container.InspectResponse) (obstacle string, err error) {
 	noted, err := b.notes.has(target.ID)
 	if err != nil {
@@ -62,7 +63,8 @@ func (b *Backend) Admit(ctx context.Context, target container.InspectResponse) (
 	obstacle, err = b.findObstacle(ctx, target)
 	if err == nil && obstacle != "" && b.mode == Require {
 		return "", activities.Errorf(activities.Refused,
-			"container: %s cannot have the layer that the worker's config requires (layers: require): %s; or write layers: auto, and docker commit is used", engine.NameOf(target), obstacle)
+			"container: %s cannot have the layer that the worker's config requires (layers: require): %s; or write layers: "+
+				"auto, and docker commit is used", engine.NameOf(target), obstacle)
 	}
 	return obstacle, err
 }
@@ -72,7 +74,9 @@ func (b *Backend) admitAgain(ctx context.Context, target container.InspectRespon
 	err := b.askPatiently(ctx, helper.Request{Op: helper.Fit, Container: target.ID}, readyBy(target))
 	if helper.KindOf(err) == helper.Unfit {
 		return activities.Errorf(activities.Refused,
-			"container: %s has layers of earlier steps over its root, and can have no more: %s; when their task commits, they are written into it, and when its records are released it may have checkpoints by docker commit", engine.NameOf(target), reason(err))
+			"container: %s has layers of earlier steps over its root, and can have no more: %s; when their task commits, "+
+				"they are written into it, and when its records are released it may have checkpoints by docker commit",
+			engine.NameOf(target), reason(err))
 	}
 	return err
 }
@@ -114,9 +118,11 @@ func (b *Backend) probeEngine(ctx context.Context) (why string, err error) {
 	return b.probe.unfit, err
 }
 
-// isDefinite says that an engine answers and a sidecar does not work on it. It may do so later: the next step tries again.
+// isDefinite says that an engine answers and a sidecar does not work on it. It may do so later: the
+// next step tries again.
 func isDefinite(err error) bool {
-	return cerrdefs.IsInternal(err) || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) || errors.Is(err, helper.ErrEnded)
+	return cerrdefs.IsInternal(err) || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) ||
+		errors.Is(err, helper.ErrEnded)
 }
 
 // CanAsk says whether a sidecar can be asked, without waiting for the first.
@@ -128,8 +134,8 @@ func (b *Backend) CanAsk() bool {
 	return b.probe.known && b.probe.unfit == ""
 }
 
-// Prepare starts the first sidecar, so that no step waits for the engine to get its image. Where layers are required it waits
-// for it, and fails without them.
+// Prepare starts the first sidecar, so that no step waits for the engine to get its image. Where
+// layers are required it waits for it, and fails without them.
 func (b *Backend) Prepare(ctx context.Context) error {
 	switch b.mode {
 	case Never:
@@ -144,7 +150,8 @@ func (b *Backend) Prepare(ctx context.Context) error {
 		err = errors.New(why)
 	}
 	if err != nil {
-		return fmt.Errorf("container.layers: require: layers do not work here: %w; or write layers: auto, and docker commit is used", err)
+		return fmt.Errorf(
+			"container.layers: require: layers do not work here: %w; or write layers: auto, and docker commit is used", err)
 	}
 	return nil
 }

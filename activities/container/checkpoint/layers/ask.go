@@ -10,9 +10,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
 
-// ask asks the helper about a container of the engine. The engine is asked for the container's first process only where none is
-// remembered, or the helper finds that what is remembered is not that process any more: a container that has been stopped,
-// restarted or removed has another one, or none.
+// ask asks the helper about a container of the engine. The engine is asked for the container's
+// first process only where none is remembered, or the helper finds that what is remembered is not
+// that process any more: a container that has been stopped, restarted or removed has another one,
+// or none.
 func (b *Backend) ask(ctx context.Context, r helper.Request) (helper.Answer, error) {
 	if first, ok := b.processes.recall(r.Container); ok {
 		r.PID, r.Born = first.pid, first.born

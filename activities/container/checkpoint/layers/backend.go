@@ -46,22 +46,27 @@ var _ checkpoint.Selective = (*Backend)(nil)
 func (*Backend) Traits() checkpoint.Traits {
 	return checkpoint.Traits{
 		Name: "layers",
-		Undo: "The layers that the step has written are taken off the container, which stays as it is but for them. " + checkpoint.NoProcess +
-			"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects outside are not rolled back.",
+		Undo: "The layers that the step has written are taken off the container, which stays as it is but for them. " +
+			checkpoint.NoProcess +
+			"every one that a command has left in it is ended, and the container's own go on. Volumes, binds and effects " +
+			"outside are not rolled back.",
 		Forward: "to rename a folder that lies below the layer fails with EXDEV (mv copies it, git mv does not); " +
 			"to write to one name of a file that has several leaves the others as they were, and all their link counts; " +
-			"a new name of a file that is in no layer, or has several names, has another inode number (git clone of a folder needs --no-hardlinks then); " +
+			"a new name of a file that is in no layer, or has several names, has another inode number (git clone of a " +
+			"folder needs --no-hardlinks then); " +
 			"only folders are on the filesystem of the folder that they are in (find -xdev, cp -x and tar do not mind); " +
 			"a folder that it changes has a link count of 1; holes of a file that it changes are filled up to the next MiB; " +
 			"memory that a file was mapped into before its first change goes on showing what was there; " +
-			"over fuse-overlayfs it does what overlay2 does (O_TMPFILE, setgid of new folders, holes, link counts of open files)",
+			"over fuse-overlayfs it does what overlay2 does (O_TMPFILE, setgid of new folders, holes, link counts of " +
+			"open files)",
 		Differential: true,
 		Cheap:        true,
 	}
 }
 
 // notOnLayers is said of each undo.
-const notOnLayers = "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or files in /dev is not rolled back: the engine mounts them; " +
+const notOnLayers = "what the command writes to /etc/hosts, /etc/hostname, /etc/resolv.conf or files in /dev is " +
+	"not rolled back: the engine mounts them; " +
 	"devices and links in /dev come back"
 
 // Losses implements [checkpoint.Describer].
@@ -69,7 +74,8 @@ func (*Backend) Losses(of container.InspectResponse, ignore []string) []string {
 	return slices.Concat(checkpoint.LossesByLayers(), mountLosses(of), []string{notOnLayers}, target.NotCompared(ignore))
 }
 
-// mountLosses names what is not rolled back because it is not in the own filesystem of a container that stays.
+// mountLosses names what is not rolled back because it is not in the own filesystem of a container
+// that stays.
 func mountLosses(c container.InspectResponse) []string {
 	var lost []string
 	for at := range c.HostConfig.Tmpfs {
@@ -80,11 +86,13 @@ func mountLosses(c container.InspectResponse) []string {
 }
 
 // Report implements [checkpoint.Describer].
-func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback, back checkpoint.Restoration) activities.Undone {
+func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback,
+	back checkpoint.Restoration) activities.Undone {
 	undone := activities.Undone{
-		Outcome:  activities.Restored,
-		Observed: fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them", engine.NameOf(of)),
-		Losses:   mountLosses(of),
+		Outcome: activities.Restored,
+		Observed: fmt.Sprintf("the layers of %s are those before the step, and nothing is written over them",
+			engine.NameOf(of)),
+		Losses: mountLosses(of),
 	}
 	if len(back.Differs) > 0 {
 		undone.Losses = b.Losses(of, r.Ignore)
@@ -97,7 +105,8 @@ func (b *Backend) Report(of container.InspectResponse, r checkpoint.Rollback, ba
 	return undone
 }
 
-// inBook is where every checkpoint of this backend is: in the book of its container, under the token.
+// inBook is where every checkpoint of this backend is: in the book of its container, under the
+// token.
 const inBook = "layers"
 
 // Take implements [checkpoint.Keeper].
@@ -106,8 +115,8 @@ func (b *Backend) Take(ctx context.Context, token, id string) (string, error) {
 	return inBook, err
 }
 
-// Drop does nothing: a checkpoint that nothing was written over costs nothing, and one that a rollback has brought back is
-// what the container is compared with until the record is released.
+// Drop does nothing: a checkpoint that nothing was written over costs nothing, and one that a
+// rollback has brought back is what the container is compared with until the record is released.
 func (*Backend) Drop(context.Context, string, string) error { return nil }
 
 // ReadManifest reads how a container differs from the token's checkpoint.
@@ -117,7 +126,8 @@ func (b *Backend) ReadManifest(ctx context.Context, token, id string, ignore []s
 }
 
 // EndAndRead implements [checkpoint.Reader], with one request.
-func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool, err error) {
+func (b *Backend) EndAndRead(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, ended bool,
+	err error) {
 	a, err := b.ask(ctx, helper.Request{Op: helper.Together, Container: id, Parts: []helper.Request{
 		{Op: helper.End, Name: command.TokenVariable + token}, {Op: helper.Changes, Name: token, Skip: ignore},
 	}})
@@ -156,7 +166,8 @@ func uncoveredOf(all []layer.Change) (checkpoint.Uncovered, error) {
 }
 
 // ReadAll reads both with one request, where the container runs.
-func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest, seen checkpoint.Uncovered, err error) {
+func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string) (m manifest.Manifest,
+	seen checkpoint.Uncovered, err error) {
 	a, err := b.ask(ctx, helper.Request{Op: helper.Together, Container: id, Parts: []helper.Request{
 		{Op: helper.Changes, Name: token, Skip: ignore}, {Op: helper.Beside},
 	}})
@@ -171,7 +182,8 @@ func (b *Backend) ReadAll(ctx context.Context, token, id string, ignore []string
 	return manifest.FromChanges(a.Parts[0].Changes, ignore), seen, err
 }
 
-// recreateNodes makes again what ReadUncovered has described: without it, nothing can enter a container any more.
+// recreateNodes makes again what ReadUncovered has described: without it, nothing can enter a
+// container any more.
 func (b *Backend) recreateNodes(ctx context.Context, id string, nodes map[string]string) error {
 	if len(nodes) == 0 {
 		return nil

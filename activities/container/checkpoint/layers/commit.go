@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// Commit writes what steps did into the container's own filesystem, which a restart shows from the first instruction of its
-// program on.
+// Commit writes what steps did into the container's own filesystem, which a restart shows from the
+// first instruction of its program on.
 func (b *Backend) Commit(ctx context.Context, id string, tokens []string) (note string, err error) {
 	now, err := b.engine.ContainerInspect(ctx, id)
 	if engine.IsNotFound(err) {
@@ -28,16 +28,26 @@ func (b *Backend) Commit(ctx context.Context, id string, tokens []string) (note 
 	point.Reach("container.exec:committed")
 	var notes []string
 	if !done.Yes && !now.State.Running {
-		notes = append(notes, fmt.Sprintf("container %s does not run: what was done in it is written into its filesystem in the moment after its next start, but for what somebody else has changed by then", engine.NameOf(now)))
+		notes = append(notes,
+			fmt.Sprintf(
+				"container %s does not run: what was done in it is written into its filesystem in the moment after its next "+
+					"start, but for what somebody else has changed by then", engine.NameOf(now)))
 	}
 	if len(done.Users) > 0 {
-		notes = append(notes, fmt.Sprintf("container %s: what steps have left running (%s) goes on in its layers. What that has written so far is in the container's own filesystem; "+
-			"what it writes from now on gets there after the next restart of the container, once a worker runs, or with the next commit or release of records there, but for what somebody else has changed by then",
-			engine.NameOf(now), listFew(done.Users)))
+		notes = append(notes,
+			fmt.Sprintf(
+				"container %s: what steps have left running (%s) goes on in its layers. What that has written so far is in the "+
+					"container's own filesystem; "+
+					"what it writes from now on gets there after the next restart of the container, once a worker runs, or with the "+
+					"next commit or release of records there, but for what somebody else has changed by then",
+				engine.NameOf(now), listFew(done.Users)))
 	}
 	if len(done.Paths) > 0 {
-		notes = append(notes, fmt.Sprintf("container %s: somebody else has changed %s in its own filesystem, below the layers (as docker cp does). "+
-			"That is newer and was kept: what the task has written there is not in the container", engine.NameOf(now), listFew(done.Paths)))
+		notes = append(notes,
+			fmt.Sprintf(
+				"container %s: somebody else has changed %s in its own filesystem, below the layers (as docker cp does). "+
+					"That is newer and was kept: what the task has written there is not in the container", engine.NameOf(now),
+				listFew(done.Paths)))
 	}
 	return strings.Join(notes, "; "), nil
 }
@@ -51,7 +61,8 @@ func listFew(all []string) string {
 	return strings.Join(all[:most], ", ") + fmt.Sprintf(" and %d more", len(all)-most)
 }
 
-// commitLayers makes what the steps of tokens have done in a container a part of its own filesystem.
+// commitLayers makes what the steps of tokens have done in a container a part of its own
+// filesystem.
 func (b *Backend) commitLayers(ctx context.Context, id string, tokens []string) (helper.Answer, error) {
 	return b.ask(ctx, helper.Request{Op: helper.Commit, Container: id, Names: tokens})
 }
@@ -64,7 +75,8 @@ func (b *Backend) takeOff(ctx context.Context, id string) error {
 	}
 	done, err := b.commitLayers(ctx, id, all.IDs)
 	if err == nil && !done.Yes || helper.KindOf(err) == helper.InUse {
-		err = activities.Errorf(activities.Refused, "an image of container %s would lack what processes that are left in its layers write; end them first", id[:12])
+		err = activities.Errorf(activities.Refused,
+			"an image of container %s would lack what processes that are left in its layers write; end them first", id[:12])
 	}
 	return err
 }

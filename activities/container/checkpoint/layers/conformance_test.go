@@ -57,7 +57,8 @@ func onOverlay2(t *testing.T) {
 func layering() actiontest.Case {
 	c := checkpointtest.Exec("container.exec in layers")
 	c.Start, c.Open = start, open
-	c.Checks = append(c.Checks, activities.Check{Command: &activities.CommandCheck{Run: []string{"sh", "-c", "pwd >/tmp/check"}}})
+	c.Checks = append(c.Checks,
+		activities.Check{Command: &activities.CommandCheck{Run: []string{"sh", "-c", "pwd >/tmp/check"}}})
 	c.Manifest = func(t testing.TB, dir string) string { return containertest.Shows(t, in(t, dir)) }
 	c.Drift = func(t testing.TB, dir string) { in(t, dir).Run(t, "echo drift >>/srv/drift") }
 	c.Meanwhile = func(t testing.TB, dir string) { in(t, dir).Run(t, "echo meanwhile >/srv/b") }

@@ -20,14 +20,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// Engine is an engine as it would be if it knew of the layers over its containers: it copies, commits and exports
-// what a container's own root holds, and nothing of what is over it.
+// Engine is an engine as it would be if it knew of the layers over its containers: it copies,
+// commits and exports what a container's own root holds, and nothing of what is over it.
 type Engine struct {
 	engine.Client
 	layers *Backend
 }
 
-// NewEngine makes the engine that knows of the layers of a backend over the plain one that this has.
+// NewEngine makes the engine that knows of the layers of a backend over the plain one that this
+// has.
 func NewEngine(b *Backend) *Engine { return &Engine{b.engine, b} }
 
 // IsCovered says whether a container has layers, or checkpoints of them.
@@ -38,8 +39,8 @@ func (e *Engine) IsCovered(ctx context.Context, id string) (bool, error) {
 // CanLook says that a helper can look into running containers, without waiting for the first.
 func (e *Engine) CanLook() bool { return e.layers.CanAsk() }
 
-// EndMarked ends the processes of a running container that have a variable ("NAME=value") in their environment. Where ok is false,
-// only a command in the container can.
+// EndMarked ends the processes of a running container that have a variable ("NAME=value") in their
+// environment. Where ok is false, only a command in the container can.
 func (e *Engine) EndMarked(ctx context.Context, id, variable string) (ended, ok bool, err error) {
 	covered, err := e.layers.isOver(ctx, id)
 	if err != nil || !covered && !e.CanLook() {
@@ -52,7 +53,8 @@ func (e *Engine) EndMarked(ctx context.Context, id, variable string) (ended, ok 
 	return a.Yes, true, err
 }
 
-// ListFiles is the manifest of a running container, where a helper can look into it; of one with layers only a helper has it.
+// ListFiles is the manifest of a running container, where a helper can look into it; of one with
+// layers only a helper has it.
 func (e *Engine) ListFiles(ctx context.Context, id string, ignore []string) (m manifest.Manifest, ok bool, err error) {
 	covered, err := e.layers.isOver(ctx, id)
 	if err != nil {
@@ -61,22 +63,24 @@ func (e *Engine) ListFiles(ctx context.Context, id string, ignore []string) (m m
 	if !covered && !e.CanLook() {
 		return nil, false, nil
 	}
-	a, err := e.layers.ask(ctx, helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
+	a, err := e.layers.ask(ctx,
+		helper.Request{Op: helper.Files, Container: id, Skip: append([]string{"/dev", "/proc", "/sys"}, ignore...)})
 	if !covered && (err != nil || !hasNames(a.Files)) { // the engine can tell as well
 		return nil, false, nil //nolint:nilerr // see above
 	}
 	return manifest.FromFiles(a.Files, ignore), true, err
 }
 
-// hasNames says that all names are as they are in the container: a helper's answers are JSON, which has only text.
+// hasNames says that all names are as they are in the container: a helper's answers are JSON, which
+// has only text.
 func hasNames(files []stack.RootEntry) bool {
 	return !slices.ContainsFunc(files, func(f stack.RootEntry) bool {
 		return strings.ContainsRune(f.Path, utf8.RuneError) || strings.ContainsRune(f.Link, utf8.RuneError)
 	})
 }
 
-// CopyFromContainer asks a sidecar where there is one: an engine starts a program for each file. It has no content for
-// anything but regular files.
+// CopyFromContainer asks a sidecar where there is one: an engine starts a program for each file. It
+// has no content for anything but regular files.
 func (e *Engine) CopyFromContainer(ctx context.Context, id, at string) (io.ReadCloser, container.PathStat, error) {
 	covered, err := e.layers.isOver(ctx, id)
 	if err != nil {
@@ -106,7 +110,8 @@ func copied(f stack.File, at string) (io.ReadCloser, container.PathStat, error) 
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	err := w.WriteHeader(&tar.Header{Name: stat.Name, Mode: int64(f.Mode & 0o7777), Size: int64(len(f.Content)), Typeflag: tar.TypeReg})
+	err := w.WriteHeader(&tar.Header{Name: stat.Name, Mode: int64(f.Mode & 0o7777), Size: int64(len(f.Content)),
+		Typeflag: tar.TypeReg})
 	if err == nil {
 		_, err = w.Write(f.Content)
 	}
@@ -130,8 +135,10 @@ func modeOf(mode uint32) fs.FileMode {
 	return m | fs.ModeIrregular
 }
 
-// ContainerExecCreate makes sure that what enters a container stands in its layers, also after a restart.
-func (e *Engine) ContainerExecCreate(ctx context.Context, id string, o container.ExecOptions) (container.ExecCreateResponse, error) {
+// ContainerExecCreate makes sure that what enters a container stands in its layers, also after a
+// restart.
+func (e *Engine) ContainerExecCreate(ctx context.Context, id string,
+	o container.ExecOptions) (container.ExecCreateResponse, error) {
 	if covered, err := e.layers.isOver(ctx, id); covered || err != nil {
 		if err == nil {
 			err = e.layers.showLayers(ctx, id)
@@ -163,7 +170,8 @@ func (e *Engine) ContainerStart(ctx context.Context, name string, o container.St
 }
 
 // ContainerCommit is for containers whose layers can be written into their own filesystem first.
-func (e *Engine) ContainerCommit(ctx context.Context, id string, o container.CommitOptions) (container.CommitResponse, error) {
+func (e *Engine) ContainerCommit(ctx context.Context, id string, o container.CommitOptions) (container.CommitResponse,
+	error) {
 	covered, err := e.layers.isOver(ctx, id)
 	if err == nil && covered {
 		err = e.layers.takeOff(ctx, id)

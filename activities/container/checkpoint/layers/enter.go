@@ -11,7 +11,8 @@ import (
 )
 
 // Enter makes a command one that starts in the door of the step.
-func (b *Backend) Enter(ctx context.Context, token string, in container.InspectResponse, c command.Command) (command.Command, error) {
+func (b *Backend) Enter(ctx context.Context, token string, in container.InspectResponse,
+	c command.Command) (command.Command, error) {
 	if c.Workdir == "" {
 		c.Workdir = in.Config.WorkingDir
 	}

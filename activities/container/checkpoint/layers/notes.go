@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// notes say which containers may have layers, by an empty file for each. Sidecars keep layers in a volume of the engine, where
-// the worker cannot look; of containers without a note none is asked.
+// notes say which containers may have layers, by an empty file for each. Sidecars keep layers in a
+// volume of the engine, where the worker cannot look; of containers without a note none is asked.
 type notes struct{ dir string }
 
 func (n notes) has(id string) (bool, error) {
@@ -36,7 +36,8 @@ func namesIn(dir string) ([]string, error) {
 	return names, err
 }
 
-// add notes a container before its first layer. It is durable when it returns: layers that nobody asks for are lost.
+// add notes a container before its first layer. It is durable when it returns: layers that nobody
+// asks for are lost.
 func (n notes) add(id string) error {
 	note := filepath.Join(n.dir, id)
 	if _, err := os.Stat(note); err == nil {

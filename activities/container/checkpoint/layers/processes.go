@@ -11,7 +11,8 @@ type firstProcess struct {
 	of string
 }
 
-// processes remember the first processes of containers. A helper that gets a remembered one makes sure that it still is.
+// processes remember the first processes of containers. A helper that gets a remembered one makes
+// sure that it still is.
 type processes struct {
 	mu    sync.Mutex
 	known map[string]firstProcess

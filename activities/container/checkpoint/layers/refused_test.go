@@ -21,8 +21,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// withoutSidecars is the address of the engine at hand, with a rule of its administrator's before it: no container has the
-// host's processes.
+// withoutSidecars is the address of the engine at hand, with a rule of its administrator's before
+// it: no container has the host's processes.
 func withoutSidecars(t *testing.T) string {
 	t.Helper()
 	engine := containertest.Docker(t)
@@ -38,7 +38,8 @@ func withoutSidecars(t *testing.T) string {
 			if bytes.Contains(raw, []byte(`"PidMode":"host"`)) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusForbidden)
-				assert.NoError(t, json.NewEncoder(w).Encode(map[string]string{"message": "the rule of the house: no host processes"}))
+				assert.NoError(t,
+					json.NewEncoder(w).Encode(map[string]string{"message": "the rule of the house: no host processes"}))
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(raw))
@@ -83,7 +84,8 @@ func TestAWorkerThatRequiresLayersDoesNotStartWithoutThem(t *testing.T) {
 	containertest.Docker(t)
 	refusing, absent := withoutSidecars(t), "tcp://127.0.0.1:1"
 	for mode, c := range map[container.LayersMode][]string{
-		container.LayersRequire: {refusing, absent}, container.LayersAuto: {refusing, absent}, container.LayersNever: {refusing, absent}, "": {refusing, absent},
+		container.LayersRequire: {refusing, absent}, container.LayersAuto: {refusing, absent},
+		container.LayersNever: {refusing, absent}, "": {refusing, absent},
 	} {
 		for _, address := range c {
 			w, err := container.New(container.Config{State: t.TempDir(), Host: address, Layers: mode})
@@ -94,7 +96,9 @@ func TestAWorkerThatRequiresLayersDoesNotStartWithoutThem(t *testing.T) {
 				continue
 			}
 			require.ErrorContains(t, err, "container.layers: require: layers do not work here: ")
-			require.ErrorContains(t, err, map[string]string{refusing: "the rule of the house: no host processes", absent: "Cannot connect to the Docker daemon"}[address])
+			require.ErrorContains(t, err,
+				map[string]string{refusing: "the rule of the house: no host processes",
+					absent: "Cannot connect to the Docker daemon"}[address])
 			require.ErrorContains(t, err, "or write layers: auto, and docker commit is used")
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
 
-// Release lets go of a token's checkpoints, wherever they are. From a container that nobody has a checkpoint of any more what
-// an unwound task has left standing is taken off.
+// Release lets go of a token's checkpoints, wherever they are. From a container that nobody has a
+// checkpoint of any more what an unwound task has left standing is taken off.
 func (b *Backend) Release(ctx context.Context, token string) error {
 	known, err := b.notes.list()
 	if err != nil {
@@ -44,7 +44,8 @@ func (b *Backend) releaseIn(ctx context.Context, id, token string) error {
 	if err != nil {
 		return engine.Explain("looking at the container", err)
 	}
-	all, err := b.helper.Ask(ctx, helper.Request{Op: helper.Named, Container: id}) // without its process: nothing but its book is read
+	// without its process: nothing but its book is read
+	all, err := b.helper.Ask(ctx, helper.Request{Op: helper.Named, Container: id})
 	if err != nil {
 		return explain(engine.NameOf(now), err)
 	}

@@ -17,14 +17,16 @@ import (
 
 // HasBegun implements [checkpoint.Keeper].
 func (b *Backend) HasBegun(ctx context.Context, r checkpoint.Rollback) (bool, error) {
-	a, err := b.ask(ctx, helper.Request{Op: helper.Restored, Container: r.Container.ID, Name: nameOfCheckpoint(r), Turn: nameOfTurn(r)})
+	a, err := b.ask(ctx,
+		helper.Request{Op: helper.Restored, Container: r.Container.ID, Name: nameOfCheckpoint(r), Turn: nameOfTurn(r)})
 	if engine.IsNotFound(err) { // RollBack says what has become of it
 		return false, nil
 	}
 	return a.Yes, err
 }
 
-// nameOfCheckpoint is the checkpoint that a rollback brings back: a redo brings back what the rollback of another token has kept.
+// nameOfCheckpoint is the checkpoint that a rollback brings back: a redo brings back what the
+// rollback of another token has kept.
 func nameOfCheckpoint(r checkpoint.Rollback) string {
 	if r.Turn == checkpoint.RedoTurn {
 		return r.Checkpoint
@@ -64,7 +66,8 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 		ask.Keep = salvageName(r.Token, r.Keep)
 	}
 	back := checkpoint.Restoration{ID: now.ID, Stopped: r.Stopped}
-	atOnce := now.State.Running && len(r.Nodes) == 0 && r.Turn != checkpoint.RedoTurn // nothing is done between the restore and the look
+	// nothing is done between the restore and the look
+	atOnce := now.State.Running && len(r.Nodes) == 0 && r.Turn != checkpoint.RedoTurn
 	if atOnce {
 		ask.Parts = looksAfter(r)
 	}
@@ -95,10 +98,12 @@ func (b *Backend) RollBack(ctx context.Context, r checkpoint.Rollback) (checkpoi
 	return back, err
 }
 
-// looksAfter is how a container is looked at after a rollback; the last of it only where the container runs.
+// looksAfter is how a container is looked at after a rollback; the last of it only where the
+// container runs.
 func looksAfter(r checkpoint.Rollback) []helper.Request {
 	return []helper.Request{
-		{Op: helper.Restored, Name: r.Token, Turn: r.Turn}, {Op: helper.Changes, Name: r.Token, Skip: r.Ignore}, {Op: helper.Beside},
+		{Op: helper.Restored, Name: r.Token, Turn: r.Turn}, {Op: helper.Changes, Name: r.Token, Skip: r.Ignore},
+		{Op: helper.Beside},
 	}
 }
 
@@ -127,14 +132,16 @@ func addSeen(back *checkpoint.Restoration, r checkpoint.Rollback, looks []helper
 	return err
 }
 
-// findContainer finds the container that a rollback is in. Its layers lie over its own filesystem and are nothing without it.
+// findContainer finds the container that a rollback is in. Its layers lie over its own filesystem
+// and are nothing without it.
 func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (container.InspectResponse, error) {
 	last, err := b.lineage.Walk(ctx, r.Container.ID, func(s lineage.Successor) bool { return s.Fences(r) })
 	if err != nil {
 		return container.InspectResponse{}, err
 	}
 	if last.Fences(r) {
-		return container.InspectResponse{}, activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
+		return container.InspectResponse{},
+			activities.Errorf(activities.Fenced, "the step has been taken back: this call came too late")
 	}
 	now := r.Now
 	if now.ContainerJSONBase == nil || now.ID != r.Container.ID {
@@ -142,7 +149,8 @@ func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (con
 	}
 	if engine.IsNotFound(err) {
 		return now, activities.Errorf(activities.DamagedRecord,
-			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image", engine.NameOf(r.Container))
+			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image",
+			engine.NameOf(r.Container))
 	}
 	if err == nil && lineage.IsPutAside(now) {
 		return now, activities.Errorf(activities.Refused,
@@ -151,11 +159,12 @@ func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (con
 	return now, engine.Explain("looking at the container", err)
 }
 
-// compareSalvage refuses to bring back what is not as it was kept. What was kept is described by how it differs from the checkpoint of
-// the step that was rolled back.
+// compareSalvage refuses to bring back what is not as it was kept. What was kept is described by
+// how it differs from the checkpoint of the step that was rolled back.
 func (b *Backend) compareSalvage(ctx context.Context, now container.InspectResponse, r checkpoint.Rollback) error {
 	of, _, _ := strings.Cut(strings.TrimPrefix(r.Checkpoint, salvagePrefix), ":")
-	a, err := b.askOf(ctx, now, helper.Request{Op: helper.Changes, Container: now.ID, Name: of, Keep: r.Checkpoint, Skip: r.Ignore})
+	a, err := b.askOf(ctx, now,
+		helper.Request{Op: helper.Changes, Container: now.ID, Name: of, Keep: r.Checkpoint, Skip: r.Ignore})
 	if err != nil {
 		return err
 	}
@@ -170,7 +179,8 @@ func (b *Backend) compareSalvage(ctx context.Context, now container.InspectRespo
 	return nil
 }
 
-// What a rollback has kept is a checkpoint too, named by the token and by the digest of what is in it.
+// What a rollback has kept is a checkpoint too, named by the token and by the digest of what is in
+// it.
 const salvagePrefix = "kept:"
 
 func salvageName(token string, of activities.Digest) string {
@@ -181,10 +191,12 @@ func salvageName(token string, of activities.Digest) string {
 func (b *Backend) FindSalvage(ctx context.Context, r checkpoint.Rollback) (*checkpoint.Salvage, error) {
 	a, err := b.ask(ctx, helper.Request{Op: helper.Named, Container: r.Container.ID, Name: salvageName(r.Token, "")})
 	if engine.IsNotFound(err) {
-		return nil, activities.Errorf(activities.Refused, "container %s has been removed since the rollback", engine.NameOf(r.Container))
+		return nil, activities.Errorf(activities.Refused, "container %s has been removed since the rollback",
+			engine.NameOf(r.Container))
 	}
 	if err != nil || len(a.IDs) == 0 {
 		return nil, err
 	}
-	return &checkpoint.Salvage{Image: a.IDs[0], After: activities.Digest(strings.TrimPrefix(a.IDs[0], salvageName(r.Token, "")))}, nil
+	return &checkpoint.Salvage{Image: a.IDs[0],
+		After: activities.Digest(strings.TrimPrefix(a.IDs[0], salvageName(r.Token, "")))}, nil
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
 )
 
-// startLimit bounds how long a container may need until its first process is one that lets layers stand.
+// startLimit bounds how long a container may need until its first process is one that lets layers
+// stand.
 const startLimit = 10 * time.Second
 
-// start starts the container where it does not run and is not to stay so, and has its layers shown again.
+// start starts the container where it does not run and is not to stay so, and has its layers shown
+// again.
 func (b *Backend) start(ctx context.Context, was container.InspectResponse, stopped bool) error {
 	if was.State.Running || stopped {
 		return nil
@@ -29,8 +31,8 @@ func (b *Backend) showLayers(ctx context.Context, id string) error {
 	return b.askPatiently(ctx, helper.Request{Op: helper.Stacked, Container: id}, time.Now().Add(startLimit))
 }
 
-// askPatiently asks again until then: where a container has been started, its first process may prepare itself for a moment,
-// and use its files while it does.
+// askPatiently asks again until then: where a container has been started, its first process may
+// prepare itself for a moment, and use its files while it does.
 func (b *Backend) askPatiently(ctx context.Context, r helper.Request, until time.Time) error {
 	for {
 		_, err := b.ask(ctx, r)

@@ -8,11 +8,13 @@ import (
 	"github.com/docker/docker/api/types/filters"
 )
 
-// watchPause is how long the worker waits before it asks an engine again that has stopped telling what happens.
+// watchPause is how long the worker waits before it asks an engine again that has stopped telling
+// what happens.
 const watchPause = time.Second
 
-// Watch shows a container's layers again as soon as it has been started: by a person, by its engine, or by its host. It looks
-// at all containers whenever it begins to listen, so that none that was started meanwhile is missed.
+// Watch shows a container's layers again as soon as it has been started: by a person, by its
+// engine, or by its host. It looks at all containers whenever it begins to listen, so that none
+// that was started meanwhile is missed.
 func (b *Backend) Watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = b.listen(ctx) // it is asked again
@@ -49,7 +51,8 @@ func (b *Backend) listen(ctx context.Context) error {
 	}
 }
 
-// showAgain shows the layers of a running container. Where it fails, whoever needs them next tries again and says why.
+// showAgain shows the layers of a running container. Where it fails, whoever needs them next tries
+// again and says why.
 func (b *Backend) showAgain(ctx context.Context, id string) {
 	covered, err := b.isOver(ctx, id)
 	if !covered || err != nil {

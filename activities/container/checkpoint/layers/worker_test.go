@@ -64,7 +64,8 @@ func work(j job) (said told, err error) {
 	if err != nil {
 		return said, err
 	}
-	with, err := json.Marshal(map[string]any{"container": j.Container, "command": "echo two >/srv/a; rm -r /srv/d; cat /srv/a"})
+	with, err := json.Marshal(map[string]any{"container": j.Container,
+		"command": "echo two >/srv/a; rm -r /srv/d; cat /srv/a"})
 	if err != nil {
 		return said, err
 	}
@@ -89,7 +90,8 @@ func newEntry(ctx context.Context, w activities.World) (activities.Entry, error)
 
 const nobody = 65534
 
-// TestAWorkerThatIsNotRootHasLayers has a worker that is nobody, but for the group that may use the engine.
+// TestAWorkerThatIsNotRootHasLayers has a worker that is nobody, but for the group that may use the
+// engine.
 func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 	testrun.NeedRoot(t, "layers over containers")
 	socket, err := os.Stat("/var/run/docker.sock")
@@ -100,11 +102,12 @@ func TestAWorkerThatIsNotRootHasLayers(t *testing.T) {
 	b.Put(t, "/srv", map[string]string{"a": "one\n", "d/x": "x\n"})
 	state := folderOfNobody(t)
 	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
-	worksAsNobody(t, b, container.Config{State: state}, socket.Sys().(*syscall.Stat_t).Gid, func(start func() error) error { return start() })
+	worksAsNobody(t, b, container.Config{State: state}, socket.Sys().(*syscall.Stat_t).Gid,
+		func(start func() error) error { return start() })
 }
 
-// TestAWorkerOfARemoteEngineHasLayers has an engine in a network namespace of its own, and a worker there that reaches it over
-// TCP and can read none of its files.
+// TestAWorkerOfARemoteEngineHasLayers has an engine in a network namespace of its own, and a worker
+// there that reaches it over TCP and can read none of its files.
 func TestAWorkerOfARemoteEngineHasLayers(t *testing.T) {
 	testrun.NeedRoot(t, "layers over containers")
 	e := enginetest.Start(t, enginetest.OnTCP)
@@ -125,7 +128,8 @@ func folderOfNobody(t *testing.T) string {
 }
 
 // worksAsNobody has a worker take a step and undo it, in a process of its own that starts within.
-func worksAsNobody(t *testing.T, b *containertest.Box, c container.Config, group uint32, within func(start func() error) error) {
+func worksAsNobody(t *testing.T, b *containertest.Box, c container.Config, group uint32,
+	within func(start func() error) error) {
 	t.Helper()
 	was, before := b.Inspect(t), containertest.Shows(t, b)
 	text, err := json.Marshal(job{c, b.Name})
@@ -133,7 +137,8 @@ func worksAsNobody(t *testing.T, b *containertest.Box, c container.Config, group
 	worker := exec.Command("/proc/self/exe") // the folder of the test binary is root's
 	worker.Env = append(os.Environ(), workerEnv+"="+string(text))
 	worker.Dir = "/"
-	worker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody, Groups: []uint32{group}}}
+	worker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody,
+		Groups: []uint32{group}}}
 	var out, failed bytes.Buffer
 	worker.Stdout, worker.Stderr = &out, &failed
 	require.NoError(t, within(worker.Start))

@@ -1,5 +1,5 @@
-// Package boxtest makes containers for tests without an engine: a process in namespaces of its own, whose root is an
-// overlay with an engine's filesystems on it, and whose programs are the host's.
+// Package boxtest makes containers for tests without an engine: a process in namespaces of its own,
+// whose root is an overlay with an engine's filesystems on it, and whose programs are the host's.
 package boxtest
 
 import (
@@ -40,8 +40,9 @@ func Main() {
 	}
 }
 
-// beBox makes of this process, which is the first in namespaces of its own, what an engine makes of a container's: an
-// overlay as its root, with the engine's filesystems on it. Its programs are the host's.
+// beBox makes of this process, which is the first in namespaces of its own, what an engine makes of
+// a container's: an overlay as its root, with the engine's filesystems on it. Its programs are the
+// host's.
 func beBox(dir string) error {
 	root := filepath.Join(dir, "root")
 	must := func(err error) {
@@ -52,9 +53,11 @@ func beBox(dir string) error {
 	}
 	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	if os.Getenv(boxEnv+"_DEEP") != "" {
-		must(unix.Mount("overlay", dir+"/lower", "overlay", 0, fmt.Sprintf("lowerdir=%s/lower,upperdir=%[1]s/deep/u,workdir=%[1]s/deep/w", dir)))
+		must(unix.Mount("overlay", dir+"/lower", "overlay", 0,
+			fmt.Sprintf("lowerdir=%s/lower,upperdir=%[1]s/deep/u,workdir=%[1]s/deep/w", dir)))
 	}
-	must(unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)))
+	must(unix.Mount("overlay", root, "overlay", 0,
+		fmt.Sprintf("lowerdir=%s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)))
 	must(unix.Mount("/usr", root+"/usr", "", unix.MS_BIND, ""))
 	must(unix.Mount("proc", root+"/proc", "proc", 0, ""))
 	must(unix.Mount("tmpfs", root+"/dev", "tmpfs", 0, "mode=755"))
@@ -84,7 +87,8 @@ type Box struct {
 // Sleeps is a program that waits; it has an end, should the tests be killed.
 const Sleeps = "/usr/bin/sleep 600"
 
-// New starts a box whose first process is a program of the host's in /usr. It is gone after the test.
+// New starts a box whose first process is a program of the host's in /usr. It is gone after the
+// test.
 func New(t testing.TB, runs string) *Box {
 	t.Helper()
 	b, c := newBox(t, runs)
@@ -94,8 +98,8 @@ func New(t testing.TB, runs string) *Box {
 	return b
 }
 
-// Deep starts a box whose root is an overlay over an overlay, as that of a container whose engine runs in a container may be: it
-// bears no third one.
+// Deep starts a box whose root is an overlay over an overlay, as that of a container whose engine
+// runs in a container may be: it bears no third one.
 func Deep(t testing.TB) *Box {
 	t.Helper()
 	b, c := newBox(t, Sleeps)
@@ -108,7 +112,8 @@ func Deep(t testing.TB) *Box {
 
 const waits = "waits"
 
-// Starting starts a box that stands, but whose first process becomes its program only when run is called.
+// Starting starts a box that stands, but whose first process becomes its program only when run is
+// called.
 func Starting(t testing.TB, runs string) (b *Box, run func()) {
 	t.Helper()
 	b, c := newBox(t, runs)
@@ -129,7 +134,8 @@ func newBox(t testing.TB, runs string) (*Box, *exec.Cmd) {
 	t.Helper()
 	testrun.NeedRoot(t, "overlays")
 	at := t.TempDir()
-	for _, d := range []string{"root", "lower", "upper", "work", "deep/u", "deep/w", "lower/usr", "lower/proc", "lower/dev", "lower/srv", "lower/tmp"} {
+	for _, d := range []string{"root", "lower", "upper", "work", "deep/u", "deep/w", "lower/usr", "lower/proc",
+		"lower/dev", "lower/srv", "lower/tmp"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(at, d), 0o755))
 	}
 	for _, link := range []string{"bin", "lib", "lib64", "sbin"} {
@@ -178,7 +184,8 @@ func (b *Box) Command(command string) *exec.Cmd {
 	return c
 }
 
-// Start runs a command that goes on, and returns when it has said a line. said waits for its next line, wait for its end.
+// Start runs a command that goes on, and returns when it has said a line. said waits for its next
+// line, wait for its end.
 func (b *Box) Start(command string) (said func() string, wait func() error) {
 	t := b.t
 	t.Helper()
@@ -226,8 +233,8 @@ func (b *Box) Inside(f func() error) {
 	require.NoError(b.t, <-done)
 }
 
-// everything tells all about each path below a folder: kind, mode, owner, times to the nanosecond, links, attributes,
-// content, and where holes are.
+// everything tells all about each path below a folder: kind, mode, owner, times to the nanosecond,
+// links, attributes, content, and where holes are.
 func everything(root string) (lines []string, err error) {
 	var top unix.Stat_t
 	if err := unix.Lstat(root, &top); err != nil {
@@ -245,7 +252,8 @@ func everything(root string) (lines []string, err error) {
 		if d.IsDir() && st.Dev != top.Dev {
 			return fs.SkipDir
 		}
-		line := fmt.Sprintf("%s %o %d:%d %d.%09d %d:%d", at, st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Mtim.Nsec, unix.Major(st.Rdev), unix.Minor(st.Rdev))
+		line := fmt.Sprintf("%s %o %d:%d %d.%09d %d:%d", at, st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Mtim.Nsec,
+			unix.Major(st.Rdev), unix.Minor(st.Rdev))
 		has, err := attributes(at)
 		if err != nil {
 			return err
@@ -300,13 +308,15 @@ func attributes(at string) (string, error) {
 	return said.String(), nil
 }
 
-// ChangeEverything makes each kind of thing that a filesystem holds, below /srv. It needs what ForEverything makes.
-// The file that gets two names is a new one: of one that it has copied up an overlay forgets that until it is mounted anew.
+// ChangeEverything makes each kind of thing that a filesystem holds, below /srv. It needs what
+// ForEverything makes. The file that gets two names is a new one: of one that it has copied up an
+// overlay forgets that until it is mounted anew.
 func (b *Box) ChangeEverything() {
 	b.t.Helper()
 	b.Do(everyChange)
 	b.Inside(func() error {
-		list, err := hex.DecodeString("0200000001000600ffffffff02000400393000000400" + "0400ffffffff10000600ffffffff20000400ffffffff")
+		list, err := hex.DecodeString("0200000001000600ffffffff02000400393000000400" +
+			"0400ffffffff10000600ffffffff20000400ffffffff")
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// Disk mounts a filesystem of so many MiB and about so many inodes on a folder, until the test is over.
+// Disk mounts a filesystem of so many MiB and about so many inodes on a folder, until the test is
+// over.
 func Disk(t testing.TB, folder string, size, inodes int) {
 	t.Helper()
 	for _, program := range []string{"mkfs.ext4", "mount"} {

@@ -97,7 +97,8 @@ var calls = map[string]func(at string) error{
 	},
 	"no name": func(at string) error {
 		return withFile(at, unix.O_TMPFILE|unix.O_RDWR, func(fd int) error {
-			return errors.Join(write("named")(fd), unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, at+"/named", unix.AT_SYMLINK_FOLLOW))
+			return errors.Join(write("named")(fd),
+				unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, at+"/named", unix.AT_SYMLINK_FOLLOW))
 		})
 	},
 }
@@ -135,7 +136,9 @@ func Cases() (all []Case) {
 	for call, do := range pairs {
 		for _, from := range objects {
 			for _, to := range objects {
-				all = append(all, Case{call, []string{from, to}, func(in string) error { return do(filepath.Join(in, from), filepath.Join(in, to)) }})
+				all = append(all,
+					Case{call, []string{from, to},
+						func(in string) error { return do(filepath.Join(in, from), filepath.Join(in, to)) }})
 			}
 		}
 	}
@@ -145,8 +148,8 @@ func Cases() (all []Case) {
 
 func (c Case) String() string { return c.name + " " + strings.Join(c.on, " ") }
 
-// Call makes the call of each case in its folder below in, and returns what each has come to: its error, and what the folder shows
-// when all are made.
+// Call makes the call of each case in its folder below in, and returns what each has come to: its
+// error, and what the folder shows when all are made.
 func Call(in string) ([]string, error) {
 	all := Cases()
 	came := make([]string, len(all))
@@ -164,8 +167,9 @@ func Call(in string) ([]string, error) {
 	return came, nil
 }
 
-// IsTold reports whether plans name the difference: what [Plain] leaves out; a folder that lies below the layer is not renamed; the
-// names of one file part; a new name of a file that is in no layer, which own says that all are, has another inode number.
+// IsTold reports whether plans name the difference: what [Plain] leaves out; a folder that lies
+// below the layer is not renamed; the names of one file part; a new name of a file that is in no
+// layer, which own says that all are, has another inode number.
 func (c Case) IsTold(bare, layered string, own bool) bool {
 	bare, layered = Plain(bare), Plain(layered)
 	if bare == layered {
@@ -182,7 +186,8 @@ func (c Case) IsTold(bare, layered string, own bool) bool {
 	return own && c.name == "link" && linked(bare) == linked(layered)
 }
 
-// IsToldOverFuse reports whether plans name the difference where the bare container is on fuse-overlayfs, which has no O_TMPFILE.
+// IsToldOverFuse reports whether plans name the difference where the bare container is on
+// fuse-overlayfs, which has no O_TMPFILE.
 func (c Case) IsToldOverFuse(bare string) bool {
 	return c.name == "no name" && strings.HasPrefix(bare, unix.EOPNOTSUPP.Error())
 }

@@ -21,8 +21,8 @@ type randomly struct {
 	want []byte
 }
 
-// actRandomly makes the calls of a seed from one number to another, after what other processes have made of those before, and
-// compares what the file holds after each.
+// actRandomly makes the calls of a seed from one number to another, after what other processes have
+// made of those before, and compares what the file holds after each.
 func actRandomly(at string, seed uint64, from, to int) error {
 	r := randomly{Rand: rand.New(rand.NewPCG(seed, 0))} //nolint:gosec // not a secret
 	for range from {

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main makes this process the program alike where it was started under that name. Call it first in TestMain.
+// Main makes this process the program alike where it was started under that name. Call it first in
+// TestMain.
 func Main() {
 	if filepath.Base(os.Args[0]) != "alike" || len(os.Args) < 2 {
 		return

@@ -17,17 +17,20 @@ import (
 func useUnlinked(at string) error {
 	return withFile(at, unix.O_RDWR, func(fd int) error {
 		var st unix.Stat_t
-		err := errors.Join(unix.Unlink(at), write("gone, but open")(fd), unix.Ftruncate(fd, 9), unix.Fchmod(fd, 0o604), unix.Fchown(fd, 7, 8),
+		err := errors.Join(unix.Unlink(at), write("gone, but open")(fd), unix.Ftruncate(fd, 9), unix.Fchmod(fd, 0o604),
+			unix.Fchown(fd, 7, 8),
 			unix.Fsetxattr(fd, "user.late", []byte("yes"), 0), unix.Fstat(fd, &st))
 		holds := make([]byte, 100)
 		n, failed := unix.Pread(fd, holds, 0)
-		again := unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, at+".again", unix.AT_SYMLINK_FOLLOW)
+		again := unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), unix.AT_FDCWD, at+".again",
+			unix.AT_SYMLINK_FOLLOW)
 		fmt.Printf("%q %o %d:%d %d names; linked again: %v\n", holds[:max(n, 0)], st.Mode, st.Uid, st.Gid, st.Nlink, again)
 		return errors.Join(err, failed)
 	})
 }
 
-// readBeforeAndAfter reads a file that it has opened only to read, before and after something else first writes to it.
+// readBeforeAndAfter reads a file that it has opened only to read, before and after something else
+// first writes to it.
 func readBeforeAndAfter(at string) error {
 	f, err := os.Open(at)
 	if err != nil {
@@ -67,7 +70,8 @@ func mapTwice(at string) error {
 	})
 }
 
-// lockTwice locks a file through two descriptors, one of which was open before anything was written.
+// lockTwice locks a file through two descriptors, one of which was open before anything was
+// written.
 func lockTwice(at string) error {
 	return withFile(at, unix.O_RDONLY, func(first int) error {
 		one := unix.Flock(first, unix.LOCK_EX|unix.LOCK_NB)
@@ -146,13 +150,15 @@ func watch(at string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	const events = unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVE | unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_CLOSE_WRITE
+	const events = unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVE | unix.IN_CREATE |
+		unix.IN_DELETE | unix.IN_MOVE_SELF | unix.IN_DELETE_SELF | unix.IN_CLOSE_WRITE
 	for _, watched := range []string{at, filepath.Dir(at)} {
 		if _, err := unix.InotifyAddWatch(fd, watched, events); err != nil {
 			return err
 		}
 	}
-	err = errors.Join(calls["append"](at), unix.Chmod(at, 0o611), unix.Rename(at, at+".moved"), unix.Rename(at+".moved", at))
+	err = errors.Join(calls["append"](at), unix.Chmod(at, 0o611), unix.Rename(at, at+".moved"),
+		unix.Rename(at+".moved", at))
 	if err != nil {
 		return err
 	}
@@ -170,7 +176,8 @@ func watch(at string) error {
 	return nil
 }
 
-// removeWhileListing removes half of a folder's entries while it reads on, and counts what it was shown.
+// removeWhileListing removes half of a folder's entries while it reads on, and counts what it was
+// shown.
 func removeWhileListing(in string) error {
 	folder, err := os.Open(in)
 	if err != nil {

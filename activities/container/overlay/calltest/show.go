@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What Show shows of a folder whose link count does not tell how many folders are in it, and of what is not on the filesystem of
-// the folder that is shown.
+// What Show shows of a folder whose link count does not tell how many folders are in it, and of
+// what is not on the filesystem of the folder that is shown.
 const (
 	noCount   = " no link count"
 	elsewhere = " on another filesystem"
@@ -26,8 +26,9 @@ func Plain(shows string) string {
 	return strings.NewReplacer(noCount, "", elsewhere, "").Replace(shows)
 }
 
-// Show lists all that programs see below a folder: kinds, modes, owners, sizes, contents, holes, attributes, link counts, which
-// names are one file, what seems to be on another filesystem, and the times that a program has set, which are not of today.
+// Show lists all that programs see below a folder: kinds, modes, owners, sizes, contents, holes,
+// attributes, link counts, which names are one file, what seems to be on another filesystem, and
+// the times that a program has set, which are not of today.
 func Show(in string) (string, error) {
 	var top unix.Stat_t
 	if err := unix.Lstat(in, &top); err != nil {

@@ -18,9 +18,9 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id))
 })
 
-// findLostLayers finds the layers whose folders a power loss has taken. A page of the book is synced at once, a new folder
-// is written back seconds later: so the newest layers are lost, with their content. A missing layer below an existing one
-// was removed by somebody.
+// findLostLayers finds the layers whose folders a power loss has taken. A page of the book is
+// synced at once, a new folder is written back seconds later: so the newest layers are lost, with
+// their content. A missing layer below an existing one was removed by somebody.
 func (o *lockedBook) findLostLayers() error {
 	if o.Boot == bootID() {
 		return nil
@@ -39,8 +39,8 @@ func (o *lockedBook) findLostLayers() error {
 	return nil
 }
 
-// recreateBareLayers makes bare layers as if they had been made over a running container: empty, with the metadata of what
-// they cover.
+// recreateBareLayers makes bare layers as if they had been made over a running container: empty,
+// with the metadata of what they cover.
 func (o *lockedBook) recreateBareLayers() error {
 	if len(o.Bare) == 0 {
 		return nil

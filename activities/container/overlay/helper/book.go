@@ -24,16 +24,18 @@ type book struct {
 	Container string `json:"container"`
 	// ID tells the tops of this book from those of others.
 	ID string `json:"id"`
-	// Boot is the boot of the host in which the book was written; what was newest in an earlier one may be lost. Bare are
-	// layers that wait for the container to run: those lost, and those made since it was stopped.
+	// Boot is the boot of the host in which the book was written; what was newest in an earlier one
+	// may be lost. Bare are layers that wait for the container to run: those lost, and those made
+	// since it was stopped.
 	Boot string `json:"boot,omitempty"`
 	Bare []int  `json:"bare,omitempty"`
 	// Next is the number of the next layer; none is reused.
 	Next int `json:"next"`
-	// Below maps each layer to the one it was made over; 0 is the container's own root. So layers form a tree.
+	// Below maps each layer to the one it was made over; 0 is the container's own root. So layers form
+	// a tree.
 	Below map[int]int `json:"below,omitempty"`
-	// Lower is the newest layer below the upper one. Upper is the one written to, or 0 if the container's own root is
-	// visible.
+	// Lower is the newest layer below the upper one. Upper is the one written to, or 0 if the
+	// container's own root is visible.
 	Lower int `json:"lower,omitempty"`
 	Upper int `json:"upper,omitempty"`
 	// Marks maps each checkpoint to its newest layer.
@@ -50,38 +52,42 @@ type book struct {
 	Merged []mergedLayer `json:"merged,omitempty"`
 	// Doing is a change in progress.
 	Doing *topChange `json:"doing,omitempty"`
-	// Base is the layer that, with those below it, equals what a commit has written into the container's own root; 0 if
-	// there was none, or one is in progress. Landing is what is being written there. Owed says that the last commit could
-	// not unmount the layers.
+	// Base is the layer that, with those below it, equals what a commit has written into the
+	// container's own root; 0 if there was none, or one is in progress. Landing is what is being
+	// written there. Owed says that the last commit could not unmount the layers.
 	Base    int        `json:"base,omitempty"`
 	Landing *rootWrite `json:"landing,omitempty"`
 	Owed    bool       `json:"owed,omitempty"`
-	// Since is when layers were last put over the container's own root or written into it, and Wrote the layer that was, with
-	// those below it, since there have been layers: see [layer.Root]. Except are paths of these layers that somebody else has
-	// changed in the root. They are not written.
+	// Since is when layers were last put over the container's own root or written into it, and Wrote
+	// the layer that was, with those below it, since there have been layers: see [layer.Root]. Except
+	// are paths of these layers that somebody else has changed in the root. They are not written.
 	Since  int64    `json:"since,omitempty"`
 	Wrote  int      `json:"wrote,omitempty"`
 	Except []string `json:"except,omitempty"`
-	// Others maps checkpoints to the paths that their steps have changed and somebody else has changed in the root.
+	// Others maps checkpoints to the paths that their steps have changed and somebody else has changed
+	// in the root.
 	Others map[string][]string `json:"others,omitempty"`
-	// Reverses maps each layer that undoes a commit to what Base was before that commit, which looks the same.
+	// Reverses maps each layer that undoes a commit to what Base was before that commit, which looks
+	// the same.
 	Reverses map[int]int `json:"reverses,omitempty"`
 
 	on page // where it was read from or last written to
 }
 
-// topChange is a change of the top. It is recorded before the top is changed, and is over when the book has its result.
-// Without an upper layer it unmounts all layers, once the lower ones have been written into the container's own root.
+// topChange is a change of the top. It is recorded before the top is changed, and is over when the
+// book has its result. Without an upper layer it unmounts all layers, once the lower ones have been
+// written into the container's own root.
 type topChange struct {
 	Lower int `json:"lower,omitempty"`
 	Upper int `json:"upper"`
-	// Old is the former top; with Ends its users are ended. Born identifies the start of the container in which the change
-	// began.
+	// Old is the former top; with Ends its users are ended. Born identifies the start of the container
+	// in which the change began.
 	Old  *stack.Top `json:"old,omitempty"`
 	Ends bool       `json:"ends,omitempty"`
 	Born string     `json:"born,omitempty"`
-	// Mark is the checkpoint whose step may enter the new top; with Takes it is made, of what is Lower now. Turn is the
-	// restore that this is, Keep the name under which the old layers are kept, and Over the checkpoint whose step it ends.
+	// Mark is the checkpoint whose step may enter the new top; with Takes it is made, of what is Lower
+	// now. Turn is the restore that this is, Keep the name under which the old layers are kept, and
+	// Over the checkpoint whose step it ends.
 	Mark  string `json:"mark,omitempty"`
 	Takes bool   `json:"takes,omitempty"`
 	Turn  string `json:"turn,omitempty"`
@@ -91,14 +97,15 @@ type topChange struct {
 	Others []string `json:"others,omitempty"`
 }
 
-// mergedLayer holds the sum of a layer and all below it, which are kept for the checkpoints between them.
+// mergedLayer holds the sum of a layer and all below it, which are kept for the checkpoints between
+// them.
 type mergedLayer struct {
 	Upto int `json:"upto"`
 	As   int `json:"as"`
 }
 
-// mostLower is how many layers may lie below an upper one before the older ones are merged: each lookup of a missing name asks them
-// all. leastLower are the newest of them, which are not merged.
+// mostLower is how many layers may lie below an upper one before the older ones are merged: each
+// lookup of a missing name asks them all. leastLower are the newest of them, which are not merged.
 const (
 	mostLower  = 64
 	leastLower = 16
@@ -146,9 +153,9 @@ func (b *book) insertReverse(n int) {
 	b.Base = 0
 }
 
-// history lists a layer and all that led to it, the oldest first, such that two layers show different files exactly where
-// their histories differ. It is the chain of the layer, with a commitMarker in place of a reverse layer, or of the
-// container's own root, after a commit.
+// history lists a layer and all that led to it, the oldest first, such that two layers show
+// different files exactly where their histories differ. It is the chain of the layer, with a
+// commitMarker in place of a reverse layer, or of the container's own root, after a commit.
 func (b *book) history(n int) []int {
 	var up []int
 	for reverse := false; ; {
@@ -170,8 +177,8 @@ func (b *book) history(n int) []int {
 	}
 }
 
-// commitMarker stands for a commit in a history: what follows it is over layer n, not over what is before it. Both look the
-// same, unless somebody else has written to the container's own root.
+// commitMarker stands for a commit in a history: what follows it is over layer n, not over what is
+// before it. Both look the same, unless somebody else has written to the container's own root.
 func commitMarker(n int) int { return -n - 1 }
 
 // layersOf are the layers of a history.
@@ -314,7 +321,8 @@ func (m *bookCache) readBook(dir, container string) (*book, error) {
 	on.Book = nil
 	b.on = on
 	if b.Version != bookVersion || b.Container != container {
-		return nil, newFailure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version, b.Container)
+		return nil, newFailure(Damaged, "the book of container %s has format %d and is of %s", container, b.Version,
+			b.Container)
 	}
 	if b.Boot == "" {
 		b.Boot = bootID()
@@ -350,7 +358,8 @@ func hasBook(dir string) bool {
 	})
 }
 
-// HasLayers reports whether the book in dir has layers or checkpoints of a container. It takes no lock: both may change.
+// HasLayers reports whether the book in dir has layers or checkpoints of a container. It takes no
+// lock: both may change.
 func HasLayers(dir, container string) (bool, error) {
 	dir = filepath.Join(dir, container)
 	if !hasBook(dir) {
@@ -365,8 +374,8 @@ func (b *book) hasLayers() bool {
 	return b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil || b.Landing != nil
 }
 
-// write puts the whole book on the disk. It survives a power loss, unless told is set and the previous book already implies
-// the change.
+// write puts the whole book on the disk. It survives a power loss, unless told is set and the
+// previous book already implies the change.
 func (b *book) write(dir string, told bool) error {
 	raw, err := json.Marshal(b)
 	if err != nil {
@@ -379,7 +388,8 @@ func (b *book) write(dir string, told bool) error {
 // trash prefixes the names of what is being removed.
 const trash = ".trash-"
 
-// discardLayers forgets unreferenced layers and moves them out of the way, to the paths that it returns.
+// discardLayers forgets unreferenced layers and moves them out of the way, to the paths that it
+// returns.
 func (b *book) discardLayers(dir string) (gone []string, err error) {
 	names, err := os.ReadDir(dir)
 	errs := []error{err}
@@ -420,7 +430,8 @@ func (b *book) discardLayers(dir string) (gone []string, err error) {
 	return gone, errors.Join(errs...)
 }
 
-// sweepLayers removes unreferenced layers: in the background, or at once on a full disk, where the spare needs their space.
+// sweepLayers removes unreferenced layers: in the background, or at once on a full disk, where the
+// spare needs their space.
 func (o *lockedBook) sweepLayers() error {
 	gone, err := o.discardLayers(o.dir)
 	remove := func() {

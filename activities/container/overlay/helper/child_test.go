@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// newClient is a client of helpers that are children of this process and keep layers in dir. Started is told of each.
+// newClient is a client of helpers that are children of this process and keep layers in dir.
+// Started is told of each.
 func newClient(dir string, started func(pid int)) *Client {
 	return NewClient(func(context.Context) (Process, error) {
 		cmd := exec.Command("/proc/self/exe", dir)

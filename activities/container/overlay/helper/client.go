@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// ProcessName is the process name under which a program that calls Attend runs as a helper. Its one argument is the folder
-// for layers.
+// ProcessName is the process name under which a program that calls Attend runs as a helper. Its one
+// argument is the folder for layers.
 const ProcessName = "unwind-overlay-helper"
 
 func init() { //nolint:gochecknoinits // later the first thread may be another goroutine's
@@ -32,8 +32,8 @@ var attended atomic.Bool
 // Attended reports whether this program can be its own helper.
 func Attended() bool { return attended.Load() }
 
-// Attend lets this program be its own helper: call it first in main. In a process that was started as a helper it does that
-// work and never returns.
+// Attend lets this program be its own helper: call it first in main. In a process that was started
+// as a helper it does that work and never returns.
 func Attend() {
 	if filepath.Base(os.Args[0]) != ProcessName {
 		attended.Store(true)
@@ -52,7 +52,8 @@ const idleLimit = time.Minute
 
 // Process is a helper that has been started.
 type Process struct {
-	// In takes requests; the helper ends when it is closed and all have been answered. Out carries answers.
+	// In takes requests; the helper ends when it is closed and all have been answered. Out carries
+	// answers.
 	In  io.WriteCloser
 	Out io.Reader
 	// Wait returns when the process is gone. It is called at the end of Out.
@@ -62,7 +63,8 @@ type Process struct {
 // Starter starts a helper, which outlives ctx.
 type Starter func(ctx context.Context) (Process, error)
 
-// Client starts a helper on first use, and another if that has ended. It is safe for concurrent use.
+// Client starts a helper on first use, and another if that has ended. It is safe for concurrent
+// use.
 type Client struct {
 	starter Starter
 
@@ -86,8 +88,8 @@ func NewClient(start Starter) *Client { return &Client{starter: start} }
 // ErrEnded means that the helper ended without an answer.
 var ErrEnded = errors.New("the overlay helper ended before it answered")
 
-// Ask sends a request and waits for its answer. After an error that is not a [Failure], it is unknown how much of it was
-// done.
+// Ask sends a request and waits for its answer. After an error that is not a [Failure], it is
+// unknown how much of it was done.
 func (c *Client) Ask(ctx context.Context, r Request) (Answer, error) {
 	p, answer, err := c.send(ctx, r)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
 
-// rootWrite is a write of layer Upto and all below it into the container's own root. Layers are those that the root lacked
-// when it began, the oldest first.
+// rootWrite is a write of layer Upto and all below it into the container's own root. Layers are
+// those that the root lacked when it began, the oldest first.
 type rootWrite struct {
 	Upto   int   `json:"upto"`
 	Layers []int `json:"layers"`
@@ -21,9 +21,10 @@ type rootWrite struct {
 	Names []string `json:"names,omitempty"`
 }
 
-// commit makes the work of checkpoints names part of the container's own filesystem, so that a restart keeps it.
-// Checkpoints stay usable: see [lockedBook.writeToRoot]. If no process uses the layers any more they are unmounted, and Yes of
-// the answer is set. Otherwise they stay, and their content is written all the same.
+// commit makes the work of checkpoints names part of the container's own filesystem, so that a
+// restart keeps it. Checkpoints stay usable: see [lockedBook.writeToRoot]. If no process uses the
+// layers any more they are unmounted, and Yes of the answer is set. Otherwise they stay, and their
+// content is written all the same.
 func (o *lockedBook) commit(ctx context.Context, names []string, a *Answer) error {
 	err := o.commitNow(ctx, names, a)
 	for _, name := range names {
@@ -91,8 +92,8 @@ func (o *lockedBook) otherUser(names []string) (guest string) {
 	return guest
 }
 
-// commitInUse writes a copy of a top that is still written to. Later writes reach the root when the container has been
-// restarted, or with the next commit.
+// commitInUse writes a copy of a top that is still written to. Later writes reach the root when the
+// container has been restarted, or with the next commit.
 func (o *lockedBook) commitInUse(names []string) error {
 	n, _, err := o.copyUpper()
 	if err != nil {
@@ -102,7 +103,8 @@ func (o *lockedBook) commitInUse(names []string) error {
 	return o.writeToRoot(n, names)
 }
 
-// freezeTop replaces the top, and returns the newest layer of what the container shows once nothing writes to it.
+// freezeTop replaces the top, and returns the newest layer of what the container shows once nothing
+// writes to it.
 func (o *lockedBook) freezeTop(ctx context.Context) (newest int, err error) {
 	untouched, err := o.target.Untouched(o.view(o.Lower, o.Upper))
 	if err != nil || untouched {
@@ -114,10 +116,12 @@ func (o *lockedBook) freezeTop(ctx context.Context) (newest int, err error) {
 	return o.Lower, o.surveyTops()
 }
 
-// writeToRoot writes layer upto, with all below it, into the container's own root. First it saves what that changes there
-// as a layer below all others: over that one, every layer looks as before, over the old root, the new one and every state
-// between. So it does not matter how far an interrupted write got, and it can start again. What somebody else has changed in
-// the root since the layers were put over it stays as it is, and is recorded for the checkpoints names; nil is all.
+// writeToRoot writes layer upto, with all below it, into the container's own root. First it saves
+// what that changes there as a layer below all others: over that one, every layer looks as before,
+// over the old root, the new one and every state between. So it does not matter how far an
+// interrupted write got, and it can start again. What somebody else has changed in the root since
+// the layers were put over it stays as it is, and is recorded for the checkpoints names; nil is
+// all.
 func (o *lockedBook) writeToRoot(upto int, names []string) error {
 	if l := o.Landing; l == nil || l.Upto != upto {
 		layers := o.chain(upto)
@@ -158,7 +162,8 @@ func (o *lockedBook) writeToRoot(upto int, names []string) error {
 	return o.writeBook(o.dir, false)
 }
 
-// root is the container's own root. What it has of a write that was interrupted cannot be told from what others have changed.
+// root is the container's own root. What it has of a write that was interrupted cannot be told from
+// what others have changed.
 func (o *lockedBook) root() layer.Root {
 	if o.Landing != nil {
 		return layer.Root{Base: o.target.Base()}
@@ -166,7 +171,8 @@ func (o *lockedBook) root() layer.Root {
 	return layer.Root{Base: o.target.Base(), Since: o.Since, Wrote: o.chain(o.Wrote)}
 }
 
-// keepReverse inserts, below all others, a layer that undoes what layers are about to change in the container's own root.
+// keepReverse inserts, below all others, a layer that undoes what layers are about to change in the
+// container's own root.
 func (o *lockedBook) keepReverse(layers []int) error {
 	if err := o.checkRoom(0); err != nil {
 		return err
@@ -202,9 +208,9 @@ func (o *lockedBook) removeStack(ctx context.Context, names []string) error {
 	return o.removeTopAside(ctx, names)
 }
 
-// removeTopAside unmounts a stack whose top has been moved aside, or has gone with a restart. It waits for processes that
-// entered before, and writes what they wrote into the container's own root too. A process that stays makes it an InUse
-// failure.
+// removeTopAside unmounts a stack whose top has been moved aside, or has gone with a restart. It
+// waits for processes that entered before, and writes what they wrote into the container's own root
+// too. A process that stays makes it an InUse failure.
 func (o *lockedBook) removeTopAside(ctx context.Context, names []string) error {
 	if top := o.survey.Aside; top != nil {
 		waits, cancel := context.WithTimeout(ctx, o.leaving)
@@ -212,8 +218,9 @@ func (o *lockedBook) removeTopAside(ctx context.Context, names []string) error {
 		if gone, err := o.target.WaitUnused(waits, *top); err != nil {
 			return err
 		} else if !gone {
-			return newFailure(InUse, "a process that entered the container while its layers were being unmounted is still running: "+
-				"they are unmounted when it ends or the container is restarted")
+			return newFailure(InUse,
+				"a process that entered the container while its layers were being unmounted is still running: "+
+					"they are unmounted when it ends or the container is restarted")
 		}
 	}
 	if err := o.writeAllToRoot(names); err != nil {
@@ -246,7 +253,8 @@ func (o *lockedBook) commitOwed(ctx context.Context) error {
 	return o.completeChange(ctx, topChange{}, false)
 }
 
-// restoreInPlace restores a checkpoint by writing it into the container's own root, with no layers mounted.
+// restoreInPlace restores a checkpoint by writing it into the container's own root, with no layers
+// mounted.
 func (o *lockedBook) restoreInPlace(ctx context.Context, c topChange) error {
 	if c.Keep != "" {
 		o.Marks[c.Keep] = 0
@@ -260,7 +268,8 @@ func (o *lockedBook) restoreInPlace(ctx context.Context, c topChange) error {
 	return o.completeChange(ctx, c, false)
 }
 
-var errNoRoot = newFailure(Unfit, "the container is not running, and its files after the commit of its layers cannot be read: start it")
+var errNoRoot = newFailure(Unfit,
+	"the container is not running, and its files after the commit of its layers cannot be read: start it")
 
 // view of the container's own root where a commit has written to it: see [book.history].
 func (o *lockedBook) drift(now []int, at int, skips, timeless func(string) bool) ([]layer.Change, error) {

@@ -19,7 +19,8 @@ func (k *kept) root() string {
 	return k.Files()
 }
 
-// stages takes a checkpoint before each of the commands, and returns what the container showed then, and shows now.
+// stages takes a checkpoint before each of the commands, and returns what the container showed
+// then, and shows now.
 func (k *kept) stages(task string, commands ...string) (was []string) {
 	k.t.Helper()
 	for i, command := range commands {
@@ -31,7 +32,8 @@ func (k *kept) stages(task string, commands ...string) (was []string) {
 			k.Do(command)
 		}
 	}
-	k.must(Take, name(task+"end")) // an overlay forgets that a file which it has copied up has two names, until it is made anew
+	// an overlay forgets that a file which it has copied up has two names, until it is made anew
+	k.must(Take, name(task+"end"))
 	return append(was, k.Files())
 }
 
@@ -39,7 +41,8 @@ func TestWhatIsCommittedStaysAndCanBeRolledBack(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
 	k.ForEverything()
-	was := k.stages("a", "echo 1 >/srv/1", "everything", "mv /srv/c /srv/cc; rm /srv/1", "rm -r /srv/d; echo 3 >/srv/d; chmod 700 /")
+	was := k.stages("a", "echo 1 >/srv/1", "everything", "mv /srv/c /srv/cc; rm /srv/1",
+		"rm -r /srv/d; echo 3 >/srv/d; chmod 700 /")
 	all := names("a0", "a1", "a2", "a3", "aend")
 	assert.True(t, k.must(Commit, all).Yes)
 	assert.Equal(t, was[4], k.root())
@@ -108,7 +111,8 @@ func TestWhatOthersWriteAfterACommitIsDriftWhereTheTaskHasWritten(t *testing.T) 
 	k.Do("echo other >/srv/e/elsewhere")
 	assert.Equal(t, before, said(k.must(Changes, name("a0")).Changes), "what the task has not written is not overwritten")
 	own := k.must(Changes, name("a0")).Changes
-	for _, write := range []string{"echo 3 >/srv/new/1", "echo 4 >/srv/d/x", "rm /srv/z", "echo y >/srv/y", "mkdir /srv/new/theirs", "chmod 700 /srv/new"} {
+	for _, write := range []string{"echo 3 >/srv/new/1", "echo 4 >/srv/d/x", "rm /srv/z", "echo y >/srv/y",
+		"mkdir /srv/new/theirs", "chmod 700 /srv/new"} {
 		k.Do("cp -a /srv /tmp/srv; " + write)
 		assert.NotEqual(t, own, k.must(Changes, name("a0")).Changes, write)
 		k.Do("rm -r /srv/*; cp -a /tmp/srv/. /srv; rm -r /tmp/srv")
@@ -198,7 +202,9 @@ func TestACommitGoesRoundWhoIsLeftInTheLayers(t *testing.T) {
 	k := newKept(t)
 	before := k.Files()
 	k.must(Take, name("one"))
-	said, _ := k.Start("echo 1 >/srv/log; echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; echo 2 >>/srv/log; echo y; exec sleep 600")
+	said, _ := k.Start(
+		"echo 1 >/srv/log; echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; echo 2 >>/srv/log; echo y; exec " +
+			"sleep 600")
 	k.Do("echo one >/srv/1")
 	assert.False(t, k.must(Commit, name("one")).Yes)
 	assert.Equal(t, "1\none\n", k.Do("cat /srv/log /srv/1"))
@@ -252,7 +258,8 @@ func TestARollbackOfAContainerThatUsesItsFilesIsWrittenIntoIt(t *testing.T) {
 	k := newKept(t)
 	was := k.stages("a", "echo 1 >/srv/1", "echo 2 >/srv/2")
 	k.must(Commit, names("a0", "a1", "aend"))
-	said, _ := k.Start("echo x; while [ -e /srv/2 ]; do sleep 0.01; done; echo gone; while sleep 1; do :; done") // on the container's own root
+	// on the container's own root
+	said, _ := k.Start("echo x; while [ -e /srv/2 ]; do sleep 0.01; done; echo gone; while sleep 1; do :; done")
 	k.must(Restore, name("a1"), turn("undo"), keep("kept"))
 	assert.Equal(t, "gone", said(), "what stands there sees it")
 	assert.Equal(t, was[1], k.root())

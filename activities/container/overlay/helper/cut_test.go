@@ -33,7 +33,8 @@ func TestACutShortChangeIsTakenUp(t *testing.T) {
 	k.must(Restore, name("two"), turn("undo"))
 	assert.Equal(t, one, k.Files())
 
-	// One after which the container was restarted: what the step has written may be in the new layer already.
+	// One after which the container was restarted: what the step has written may be in the new layer
+	// already.
 	k.must(Take, name("three"))
 	k.Do("echo 3 >/srv/3")
 	three := k.Files()
@@ -109,7 +110,8 @@ func TestADropSettlesNoChange(t *testing.T) {
 	k.Do("echo 2 >/srv/2")
 	two, b := k.Files(), k.book()
 	// Begun, and cut short before it was shown.
-	b.Doing = &topChange{Lower: 0, Upper: b.Next, Old: &stack.Top{}, Ends: true, Turn: "one undo", Over: "one", Keep: "kept"}
+	b.Doing = &topChange{Lower: 0, Upper: b.Next, Old: &stack.Top{}, Ends: true, Turn: "one undo", Over: "one",
+		Keep: "kept"}
 	b.Below[b.Next], b.Next = 0, b.Next+1
 	k.rewrite(b)
 	k.must(Drop, name("two"), stopped)
@@ -132,7 +134,8 @@ func (k *kept) born() string {
 	return bootID() + " " + at
 }
 
-// setAside leaves the box as a flatten does that somebody is in the way of: he has entered before the top was set aside.
+// setAside leaves the box as a flatten does that somebody is in the way of: he has entered before
+// the top was set aside.
 func (k *kept) setAside() (letGo func()) {
 	k.t.Helper()
 	k.must(Take, name("one"))
@@ -141,7 +144,8 @@ func (k *kept) setAside() (letGo func()) {
 	_, ended := k.Start("echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; echo two >/srv/2; rm /srv/1")
 	at := k.at()
 	b := k.book()
-	require.NoError(k.t, at.Base().Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}, func(string) bool { return false }))
+	require.NoError(k.t,
+		at.Base().Flatten(filepath.Join(k.dir, boxID), []int{b.Upper}, func(string) bool { return false }))
 	b.Doing, b.Since = &topChange{Old: &stack.Top{}, Born: k.born()}, time.Now().UnixNano()
 	k.rewrite(b)
 	require.NoError(k.t, at.MoveTopAside())

@@ -50,10 +50,12 @@ func onEngines(t *testing.T, test func(t *testing.T, c *client.Client, restart f
 func newCrate(t *testing.T, c *client.Client, ref string, h *Client, host *container.HostConfig) *crate {
 	t.Helper()
 	host.NetworkMode = "none"
-	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref, Cmd: []string{"sleep", "600"}}, host, nil, nil, "")
+	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref, Cmd: []string{"sleep", "600"}}, host, nil,
+		nil, "")
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		assert.NoError(t, c.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}))
+		assert.NoError(t,
+			c.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true, RemoveVolumes: true}))
 	})
 	require.NoError(t, c.ContainerStart(t.Context(), made.ID, container.StartOptions{}))
 	return &crate{c, t, h, made.ID}
@@ -113,7 +115,8 @@ func (c *crate) do(command string) string {
 	return said
 }
 
-// files is all that the container shows, but for the engine's own files, and the root's time: it makes some at each start.
+// files is all that the container shows, but for the engine's own files, and the root's time: it
+// makes some at each start.
 func (c *crate) files() string {
 	c.Helper()
 	now, err := c.ContainerInspect(c.Context(), c.id)
@@ -135,7 +138,8 @@ func TestOnEngines(t *testing.T) {
 		t.Cleanup(h.Close)
 		_, err = h.Ask(t.Context(), Request{Op: Probe})
 		require.NoError(t, err)
-		t.Run("a container", func(t *testing.T) { theContainerStays(newCrate(t, c, ref, h, &container.HostConfig{}), restart) })
+		t.Run("a container",
+			func(t *testing.T) { theContainerStays(newCrate(t, c, ref, h, &container.HostConfig{}), restart) })
 		t.Run("a late exec", func(t *testing.T) { aLateExecDoesNotRun(newCrate(t, c, ref, h, &container.HostConfig{})) })
 		t.Run("read-only", func(t *testing.T) {
 			crate := newCrate(t, c, ref, h, &container.HostConfig{ReadonlyRootfs: true, Tmpfs: map[string]string{"/tmp": ""}})
@@ -160,7 +164,8 @@ func theContainerStays(c *crate, restart func()) {
 	c.do("mkdir /srv; echo base >/srv/a; chmod 777 /srv")
 	before := c.files()
 	c.must(Take, name("one"))
-	said, status := c.start(c.exec(c.must(Enter, name("one"), workdir("/srv")).Path, "nobody", "pwd; echo one >/srv/b; rm /bin/xargs; id -u || true"))
+	said, status := c.start(c.exec(c.must(Enter, name("one"), workdir("/srv")).Path, "nobody",
+		"pwd; echo one >/srv/b; rm /bin/xargs; id -u || true"))
 	assert.NotContains(c, said, ".unwind", "%d", status)
 	assert.Equal(c, "one\n", c.do("cat /srv/b"))
 	c.must(Take, name("two"))

@@ -63,8 +63,9 @@ func TestWhatACommitOwesIsComparedBeforeItIsWritten(t *testing.T) {
 	k := newKept(t)
 	k.Do("echo base >/srv/log; echo base >/srv/kept")
 	k.must(Take, name("one"))
-	said, _ := k.Start("echo 1 >/srv/log; echo 1 >/srv/kept; echo 1 >/srv/gone; echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; " +
-		"for f in log kept gone; do echo 2 >/srv/$f; done; echo y; exec sleep 599")
+	said, _ := k.Start(
+		"echo 1 >/srv/log; echo 1 >/srv/kept; echo 1 >/srv/gone; echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; " +
+			"for f in log kept gone; do echo 2 >/srv/$f; done; echo y; exec sleep 599")
 	done := k.must(Commit, name("one"))
 	assert.False(t, done.Yes)
 	require.NotEmpty(t, done.Users)

@@ -46,7 +46,8 @@ func newKept(t *testing.T) *kept {
 
 func keepIn(t *testing.T, b *boxtest.Box) *kept {
 	t.Helper()
-	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, starting: time.Minute, leaving: 50 * time.Millisecond, owns: func(int, string) bool { return true }}
+	s := &stacks{dir: filepath.Join(b.Dir, "stacks"), patience: 20 * time.Second, starting: time.Minute,
+		leaving: 50 * time.Millisecond, owns: func(int, string) bool { return true }}
 	require.NoError(t, os.Mkdir(s.dir, 0o700))
 	return &kept{b, s, t}
 }
@@ -260,7 +261,8 @@ func TestARestartLosesNothing(t *testing.T) {
 	assert.Contains(t, k.Files(), "/srv/1 ")
 }
 
-// TestALossOfPowerTakesNothingThatWasOnTheDisk leaves what a disk does: the last page that was waited for.
+// TestALossOfPowerTakesNothingThatWasOnTheDisk leaves what a disk does: the last page that was
+// waited for.
 func TestALossOfPowerTakesNothingThatWasOnTheDisk(t *testing.T) {
 	t.Parallel()
 	k := newKept(t)
@@ -292,7 +294,8 @@ func TestALossOfPowerTakesNothingThatWasOnTheDisk(t *testing.T) {
 	before := k.book()
 	k.must(Restore, name("two"), turn("again"), keep("kept"))
 	after := k.book()
-	before.Doing = &topChange{Lower: after.Lower, Upper: after.Upper, Ends: true, Turn: "two again", Keep: "kept", Over: "two"}
+	before.Doing = &topChange{Lower: after.Lower, Upper: after.Upper, Ends: true, Turn: "two again", Keep: "kept",
+		Over: "two"}
 	before.Next, before.Below[after.Upper] = after.Next, after.Lower
 	k.rewrite(before)
 	loss()
@@ -311,7 +314,8 @@ func TestWhatAStepLeavesRunningIsNotFrozenAndLeaksIntoNoCheckpoint(t *testing.T)
 	t.Parallel()
 	k := newKept(t)
 	k.must(Take, name("one"))
-	_, ended := k.Start("echo 1 >/srv/log; echo x; while sleep 0.1; do [ -e /srv/go ] && echo 2 >>/srv/log && sleep 600; done")
+	_, ended := k.Start(
+		"echo 1 >/srv/log; echo x; while sleep 0.1; do [ -e /srv/go ] && echo 2 >>/srv/log && sleep 600; done")
 	before := k.Files()
 	k.must(Take, name("two"))
 	k.Do("touch /srv/go /srv/new")
@@ -377,7 +381,8 @@ func TestTheLocksPatienceHasAnEnd(t *testing.T) {
 func (k *kept) another() *kept {
 	dir := filepath.Join(k.Dir, "others")
 	require.NoError(k.t, os.Mkdir(dir, 0o700))
-	return &kept{k.Box, &stacks{dir: dir, patience: k.patience, starting: k.starting, leaving: k.leaving, owns: k.owns}, k.t}
+	return &kept{k.Box, &stacks{dir: dir, patience: k.patience, starting: k.starting, leaving: k.leaving, owns: k.owns},
+		k.t}
 }
 
 func TestOneHomeHasAContainersLayers(t *testing.T) {
@@ -414,7 +419,8 @@ func TestLayersAreRemovedWithTheTopsThatHoldThem(t *testing.T) {
 			fd, err := strconv.Atoi(each.Name())
 			require.NoError(t, err)
 			var fs unix.Statfs_t
-			if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC { // the folder that is read is closed by now
+			// the folder that is read is closed by now
+			if unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
 				n++
 			}
 		}
@@ -433,7 +439,8 @@ func TestLayersAreRemovedWithTheTopsThatHoldThem(t *testing.T) {
 			k.must(Take, name("two"))
 			require.Greater(t, overlays(), before, "it waits for others")
 			remove(k)
-			require.Eventually(t, func() bool { return overlays() == before }, 20*time.Second, time.Millisecond, "not only after a while, as they go anyway")
+			require.Eventually(t, func() bool { return overlays() == before }, 20*time.Second, time.Millisecond,
+				"not only after a while, as they go anyway")
 		})
 	}
 }

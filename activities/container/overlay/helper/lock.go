@@ -24,8 +24,8 @@ func lockFile(ctx context.Context, name string, patience time.Duration) (*filelo
 	return lockOpenFile(ctx, f, patience)
 }
 
-// lockHost takes a lock that all helpers on this host share: on their PID namespace, which no container has that layers may
-// be used on. It leaves no file.
+// lockHost takes a lock that all helpers on this host share: on their PID namespace, which no
+// container has that layers may be used on. It leaves no file.
 func lockHost(ctx context.Context, patience time.Duration) (*filelock.Lock, error) {
 	f, err := os.Open("/proc/self/ns/pid")
 	if err != nil {
@@ -40,7 +40,8 @@ func lockOpenFile(ctx context.Context, f *os.File, patience time.Duration) (*fil
 	defer cancel()
 	l, err := filelock.AcquireFile(patient, f)
 	if errors.Is(err, filelock.ErrHeld) && ctx.Err() == nil {
-		return nil, newFailure(Busy, "another helper is working on the container, or is stopped: %s has been locked for %v", f.Name(), patience)
+		return nil, newFailure(Busy, "another helper is working on the container, or is stopped: %s has been locked for %v",
+			f.Name(), patience)
 	}
 	return l, err
 }

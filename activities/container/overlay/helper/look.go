@@ -26,7 +26,8 @@ func isBelow(at string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return at == root || strings.HasPrefix(at, root+"/") })
 }
 
-// listChanges lists what differs from a checkpoint, except below skip: now, or in another checkpoint.
+// listChanges lists what differs from a checkpoint, except below skip: now, or in another
+// checkpoint.
 func (o *lockedBook) listChanges(name, in string, skip []string) ([]layer.Change, error) {
 	mark, ok := o.Marks[name]
 	if !ok {
@@ -78,8 +79,8 @@ func (o *lockedBook) listChanges(name, in string, skip []string) ([]layer.Change
 	return o.addForeign(all, name, skips)
 }
 
-// foreignAbove lists the paths that mounted layers above a checkpoint's change, and that somebody else has changed in the
-// container's own root.
+// foreignAbove lists the paths that mounted layers above a checkpoint's change, and that somebody
+// else has changed in the container's own root.
 func (o *lockedBook) foreignAbove(mark int, deep bool, skips func(string) bool) ([]string, error) {
 	if o.target == nil {
 		return nil, nil
@@ -89,8 +90,8 @@ func (o *lockedBook) foreignAbove(mark int, deep bool, skips func(string) bool) 
 	return o.root().Foreign(o.dir, above, deep, skips)
 }
 
-// addForeign adds to what differs from a checkpoint what somebody else has in the container's own root where the step has
-// written, or had.
+// addForeign adds to what differs from a checkpoint what somebody else has in the container's own
+// root where the step has written, or had.
 func (o *lockedBook) addForeign(all []layer.Change, name string, skips func(string) bool) ([]layer.Change, error) {
 	paths, err := o.foreignAbove(o.Marks[name], false, skips)
 	if err != nil {
@@ -131,7 +132,8 @@ func addDrift(all, others, later []layer.Change) []layer.Change {
 	return all
 }
 
-// diffChanges lists what is in has and not in had, and as gone what is only in had. Both are sorted by path.
+// diffChanges lists what is in has and not in had, and as gone what is only in had. Both are sorted
+// by path.
 func diffChanges(had, has []layer.Change) []layer.Change {
 	was, is := map[string]layer.Change{}, map[string]bool{}
 	for _, c := range had {
@@ -158,7 +160,8 @@ func (o *lockedBook) listFiles(skip []string) ([]stack.RootEntry, error) {
 	return listRoot(o.target, o.memory, skip)
 }
 
-// answerUnlocked answers a request about a container of which nothing is kept: no lock to wait for, and no folder is made.
+// answerUnlocked answers a request about a container of which nothing is kept: no lock to wait for,
+// and no folder is made.
 func (s *stacks) answerUnlocked(ctx context.Context, r Request) (a Answer, err error) {
 	o := &lockedBook{memory: &s.memory}
 	if r.PID != 0 {

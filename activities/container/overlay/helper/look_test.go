@@ -14,7 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// said is what changes come to, a word for each: ~ for what lies over something, = for what is the same.
+// said is what changes come to, a word for each: ~ for what lies over something, = for what is the
+// same.
 func said(changes []layer.Change) string {
 	words := make([]string, 0, len(changes))
 	for _, c := range changes {
@@ -38,7 +39,8 @@ func TestChangesTellWhatTheyLieOver(t *testing.T) {
 	k.Do("cd /srv; mkdir -p d/e f; echo x >d/e/x; echo y >y; echo z >z; touch -d @5 d/e y")
 	k.must(Take, name("one"))
 	k.Do("cd /srv; echo new >d/e/new; exec 3<>y; rm z")
-	assert.Equal(t, "~d/srv =~d/srv/d ~d/srv/d/e f/srv/d/e/new =~f/srv/y ~x/srv/z", said(k.must(Changes, name("one")).Changes))
+	assert.Equal(t, "~d/srv =~d/srv/d ~d/srv/d/e f/srv/d/e/new =~f/srv/y ~x/srv/z",
+		said(k.must(Changes, name("one")).Changes))
 
 	// Against a checkpoint with layers of its own below.
 	k.must(Take, name("two"))
@@ -80,7 +82,8 @@ func TestFilesAreThoseThatTheContainerShows(t *testing.T) {
 		paths = append(paths, f.Path+" "+string(f.Kind))
 	}
 	assert.ElementsMatch(t, []string{
-		"/ d", "/bin l", "/dev d", "/lib l", "/lib64 l", "/sbin l", "/srv d", "/srv/b f", "/srv/d d", "/srv/l l", "/srv/out l", "/usr d",
+		"/ d", "/bin l", "/dev d", "/lib l", "/lib64 l", "/sbin l", "/srv d", "/srv/b f", "/srv/d d", "/srv/l l",
+		"/srv/out l", "/usr d",
 	}, paths, "mounts are not looked into")
 
 	read := func(at string) stack.File {
@@ -114,7 +117,8 @@ func TestAStepThatWasTakenBackBringsNothingBackAnyMore(t *testing.T) {
 	_, err := k.ask(Restore, name("one"), turn("attempt-3"), door("one"))
 	assert.Equal(t, Fenced, KindOf(err))
 
-	// A step that puts back what was kept, and one that does so too late: after its own checkpoint is restored, or gone.
+	// A step that puts back what was kept, and one that does so too late: after its own checkpoint is
+	// restored, or gone.
 	k.must(Take, name("redo"))
 	k.must(Restore, name("kept"), turn("redo of redo"), door("redo"))
 	assert.Contains(t, k.Files(), "/srv/2 ")
@@ -154,7 +158,8 @@ func TestALookIntoAContainerOfWhichNothingIsKeptLeavesNothing(t *testing.T) {
 	k := newKept(t)
 	k.Do("mkdir -p /srv; echo it >/srv/it")
 	seen := k.must(Files, func(r *Request) { r.Skip = []string{"/proc", "/dev", "/sys"} }).Files
-	assert.True(t, slices.ContainsFunc(seen, func(f stack.RootEntry) bool { return f.Path == "/srv/it" && f.Digest != "" }))
+	assert.True(t,
+		slices.ContainsFunc(seen, func(f stack.RootEntry) bool { return f.Path == "/srv/it" && f.Digest != "" }))
 	assert.NoDirExists(t, filepath.Join(k.dir, boxID))
 	_, err := k.ask(Files, func(r *Request) { r.PID = 0 })
 	assert.Equal(t, Unfit, KindOf(err))
@@ -170,7 +175,8 @@ func TestLooksThatAreTakenTogether(t *testing.T) {
 	k.Do("echo changed >/srv/a")
 	parts := func(all ...Request) func(*Request) { return func(r *Request) { r.Parts = all } }
 
-	all := k.must(Together, parts(Request{Op: Restored, Name: "one", Turn: "undo"}, Request{Op: Changes, Name: "one"}, Request{Op: Beside}))
+	all := k.must(Together,
+		parts(Request{Op: Restored, Name: "one", Turn: "undo"}, Request{Op: Changes, Name: "one"}, Request{Op: Beside}))
 	require.Len(t, all.Parts, 3)
 	assert.False(t, all.Parts[0].Yes)
 	assert.Equal(t, k.must(Changes, name("one")).Changes, all.Parts[1].Changes)
@@ -186,7 +192,8 @@ func TestLooksThatAreTakenTogether(t *testing.T) {
 	assert.NotContains(t, k.book().Marks, "two")
 
 	// What a restore has left is looked at with it, and so again.
-	looks := parts(Request{Op: Restored, Name: "one", Turn: "undo"}, Request{Op: Changes, Name: "one"}, Request{Op: Beside})
+	looks := parts(Request{Op: Restored, Name: "one", Turn: "undo"}, Request{Op: Changes, Name: "one"},
+		Request{Op: Beside})
 	for range 2 {
 		back := k.must(Restore, name("one"), turn("undo"), looks)
 		require.Len(t, back.Parts, 3)

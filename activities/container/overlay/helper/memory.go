@@ -8,12 +8,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
 )
 
-// bookCache caches the last book of each container: parsing a page of a thousand checkpoints takes longer than making one
-// more. The page on the disk decides: another helper may have written a newer one.
+// bookCache caches the last book of each container: parsing a page of a thousand checkpoints takes
+// longer than making one more. The page on the disk decides: another helper may have written a
+// newer one.
 type bookCache struct {
 	mu    sync.Mutex
 	books map[string]*book
-	// bearers maps containers whose own root can be a lower layer to the start in which that was tried.
+	// bearers maps containers whose own root can be a lower layer to the start in which that was
+	// tried.
 	bearers map[string]string
 	// digests are of files that containers have shown.
 	digests stack.Digests

@@ -15,7 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// takeCheckpoint keeps what the container shows now under a name, once. Later writes are not part of it.
+// takeCheckpoint keeps what the container shows now under a name, once. Later writes are not part
+// of it.
 func (o *lockedBook) takeCheckpoint(ctx context.Context, name string) error {
 	if _, taken := o.Marks[name]; taken {
 		return nil
@@ -47,11 +48,13 @@ func (o *lockedBook) takeCheckpoint(ctx context.Context, name string) error {
 	return o.copyTop(name)
 }
 
-// copyTop keeps a copy of the upper layer, to which processes left by an earlier step go on writing.
+// copyTop keeps a copy of the upper layer, to which processes left by an earlier step go on
+// writing.
 func (o *lockedBook) copyTop(name string) error {
 	n, settled, err := o.copyUpper()
 	if err == nil && !settled {
-		err = newFailure(InUse, "a process left by an earlier step writes to the container all the time: no consistent copy can be made")
+		err = newFailure(InUse,
+			"a process left by an earlier step writes to the container all the time: no consistent copy can be made")
 	}
 	if err != nil {
 		return errors.Join(err, o.sweepLayers())
@@ -86,7 +89,8 @@ func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 			return n, false, err
 		}
 		whole = false
-		if err := filetree.CopyTo(layer.Content(o.dir, o.Upper), layer.Content(o.dir, n), nil); errors.Is(err, fs.ErrNotExist) {
+		if err := filetree.CopyTo(layer.Content(o.dir, o.Upper), layer.Content(o.dir, n), nil); errors.Is(err,
+			fs.ErrNotExist) {
 			continue
 		} else if err != nil {
 			return n, false, err
@@ -102,29 +106,32 @@ func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 		}
 	}
 	if !whole {
-		err = newFailure(InUse, "files of the container come and go too fast to be copied: a process left by a step writes all the time")
+		err = newFailure(InUse,
+			"files of the container come and go too fast to be copied: a process left by a step writes all the time")
 	}
 	return n, false, err
 }
 
 func skipNothing(string) bool { return false }
 
-// openDoor returns a folder in the container that leads to workdir for as long as the checkpoint's step may enter. A
-// command started there cannot start in a container that has been restored.
+// openDoor returns a folder in the container that leads to workdir for as long as the checkpoint's
+// step may enter. A command started there cannot start in a container that has been restored.
 func (o *lockedBook) openDoor(name, workdir string) (string, error) {
 	if upper, ok := o.Doors[name]; !ok || upper != o.shownLayer() {
-		return "", newFailure(Fenced, "the step may no longer enter the container: it has been rolled back, or another step has begun there")
+		return "", newFailure(Fenced,
+			"the step may no longer enter the container: it has been rolled back, or another step has begun there")
 	}
 	sum := sha256.Sum256([]byte(workdir))
 	link := filepath.Join(o.doorFolder(o.Upper), hex.EncodeToString(sum[:8]))
-	if err := os.Symlink(workdir, filepath.Join(doorOf(o.dir, o.Upper), link)); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Symlink(workdir, filepath.Join(doorOf(o.dir, o.Upper), link)); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
 	return filepath.Join(stack.Doorway, link), nil
 }
 
-// restoreCheckpoint brings the container back to a checkpoint, once for each turn, and ends every process that has entered
-// it.
+// restoreCheckpoint brings the container back to a checkpoint, once for each turn, and ends every
+// process that has entered it.
 func (o *lockedBook) restoreCheckpoint(ctx context.Context, r Request) error {
 	key := r.Name + " " + r.Turn
 	if o.Turns[key] {

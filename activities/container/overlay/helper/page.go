@@ -17,15 +17,18 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// A book is stored as two pages, overwritten in turn: a disk then has no metadata to sync, which takes a fifth of the time
-// of a new file. The newer complete page counts; one whose write was interrupted is incomplete.
+// A book is stored as two pages, overwritten in turn: a disk then has no metadata to sync, which
+// takes a fifth of the time of a new file. The newer complete page counts; one whose write was
+// interrupted is incomplete.
 var pageNames = [2]string{"page-0", "page-1"}
 
-// page is the content of a page: a line that begins with its digest. Anything after the line is left of a longer one.
+// page is the content of a page: a line that begins with its digest. Anything after the line is
+// left of a longer one.
 type page struct {
 	// Number grows with each page; 0 is none.
 	Number int `json:"number"`
-	// Told: the write was not synced. The next page overwrites this one, not the other, which is on the disk.
+	// Told: the write was not synced. The next page overwrites this one, not the other, which is on
+	// the disk.
 	Told bool            `json:"told,omitempty"`
 	Book json.RawMessage `json:"book"`
 
@@ -33,7 +36,8 @@ type page struct {
 	digest string
 }
 
-// newestPage finds the newer complete page and returns its line, of which only the number is parsed; 0 if there is no page.
+// newestPage finds the newer complete page and returns its line, of which only the number is
+// parsed; 0 if there is no page.
 func newestPage(dir string) (newest page, line []byte, err error) {
 	found := false
 	for place, name := range pageNames {
@@ -85,7 +89,8 @@ func digestLine(line []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// pageSize: the sizes of pages are multiples of this, because growth makes a disk sync metadata too.
+// pageSize: the sizes of pages are multiples of this, because growth makes a disk sync metadata
+// too.
 const pageSize = 4096
 
 // writeNext writes the page after p, and returns it.

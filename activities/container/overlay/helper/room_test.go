@@ -67,7 +67,8 @@ func TestACheckpointNeedsRoom(t *testing.T) {
 	refused(" MiB and 19")
 	k.must(Take, name("one"))
 	k.must(Restore, name("one"), turn("undo"))
-	require.Eventually(t, func() bool { _, err := k.ask(Take, name("free")); return err == nil }, 60e9, 5e6, "what nobody keeps goes")
+	require.Eventually(t, func() bool { _, err := k.ask(Take, name("free")); return err == nil }, 60e9, 5e6,
+		"what nobody keeps goes")
 	k.Do("cd /srv; i=0; while [ $i -lt 1000 ]; do : >f$i; i=$((i+1)); done")
 	was, layers = k.Files(), k.layersOnDisk()
 	book = k.book()
@@ -140,7 +141,9 @@ func TestWhoeverWritesOnIsEndedBeforeRoomIsMade(t *testing.T) {
 	k := keptOnDisk(t, 32, 1000)
 	k.must(Take, name("one"))
 	was := k.Files()
-	said, ended := k.Start("cd /srv; echo x; { yes >/srv/zero; echo full >&3; i=0; while true; do echo $i >f$i && i=$((i+1)); done; } 3>&1 2>/dev/null")
+	said, ended := k.Start(
+		"cd /srv; echo x; { yes >/srv/zero; echo full >&3; i=0; while true; do echo $i >f$i && i=$((i+1)); done; } 3>&1 " +
+			"2>/dev/null")
 	require.Equal(t, "full", said())
 	k.must(Restore, name("one"), turn("undo"))
 	require.Error(t, ended())
@@ -190,7 +193,8 @@ func TestACopyOfTheTopNeedsRoomForIt(t *testing.T) {
 	t.Parallel()
 	k := keptOnDisk(t, 64, 1000)
 	k.must(Take, name("one"))
-	_, ended := k.Start("cd /srv; yes | head -c 20M >x; i=0; while [ $i -lt 100 ]; do echo $i >f$i; i=$((i+1)); done; echo x; exec sleep 600")
+	_, ended := k.Start(
+		"cd /srv; yes | head -c 20M >x; i=0; while [ $i -lt 100 ]; do echo $i >f$i; i=$((i+1)); done; echo x; exec sleep 600")
 	k.least.Bytes = 30 << 20
 	was, layers := k.Files(), k.layersOnDisk()
 	_, err := k.ask(Take, name("two"))

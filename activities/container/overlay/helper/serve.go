@@ -28,47 +28,54 @@ const (
 	Fit Op = "fit"
 	// Take makes checkpoint Name.
 	Take Op = "take"
-	// Enter returns the Path in the container through which the step of checkpoint Name gets to Workdir.
+	// Enter returns the Path in the container through which the step of checkpoint Name gets to
+	// Workdir.
 	Enter Op = "enter"
-	// Changes returns what differs from checkpoint Name, except below Skip: now, or in checkpoint Keep if set. Over and
-	// Same of a change are set if the container is running.
+	// Changes returns what differs from checkpoint Name, except below Skip: now, or in checkpoint Keep
+	// if set. Over and Same of a change are set if the container is running.
 	Changes Op = "changes"
 	// Files returns all that the container shows, except below Skip and in mounts.
 	Files Op = "files"
-	// Beside returns in Changes what the container has in the engine's own mounts, which are in no layer.
+	// Beside returns in Changes what the container has in the engine's own mounts, which are in no
+	// layer.
 	Beside Op = "beside"
 	// Recreate makes Nodes again that are gone or others, of those that Beside returns.
 	Recreate Op = "recreate"
 	// Read returns the file at Path, links followed.
 	Read Op = "read"
-	// Restore restores checkpoint Name: once for each Turn. With Keep, what it removes is kept as a checkpoint of that
-	// name. With Door, the step of that checkpoint may enter what is restored, unless a restore without a Door has ended
-	// it: then the restore is Fenced. With Parts, it then looks as Together does, at what its book and the kernel have now.
+	// Restore restores checkpoint Name: once for each Turn. With Keep, what it removes is kept as a
+	// checkpoint of that name. With Door, the step of that checkpoint may enter what is restored,
+	// unless a restore without a Door has ended it: then the restore is Fenced. With Parts, it then
+	// looks as Together does, at what its book and the kernel have now.
 	Restore Op = "restore"
 	// Restored returns in Yes whether Turn of Name is done, and in Busy what Has returns.
 	Restored Op = "restored"
-	// Has returns in Yes whether there is a checkpoint Name, and in Busy whether processes of earlier steps were running in
-	// the container when it was taken.
+	// Has returns in Yes whether there is a checkpoint Name, and in Busy whether processes of earlier
+	// steps were running in the container when it was taken.
 	Has Op = "has"
 	// Named returns in IDs the checkpoints whose names begin with Name.
 	Named Op = "named"
-	// Weigh returns in Bytes the size of checkpoint Name, and of those whose names begin with Keep beside it.
+	// Weigh returns in Bytes the size of checkpoint Name, and of those whose names begin with Keep
+	// beside it.
 	Weigh Op = "weigh"
 	// Drop removes checkpoints Names.
 	Drop Op = "drop"
-	// End ends the container's processes that have the variable Name in their environment. Yes says that there were some.
+	// End ends the container's processes that have the variable Name in their environment. Yes says
+	// that there were some.
 	End Op = "end"
-	// Commit makes the work of the steps of checkpoints Names part of the container's own filesystem, also if it is not
-	// running or processes still use the layers. Checkpoints stay. Yes says that no layers are mounted any more. Users are the
-	// processes that still use them. Paths are those that somebody else has changed in the container's own filesystem: they
-	// were not written.
+	// Commit makes the work of the steps of checkpoints Names part of the container's own filesystem,
+	// also if it is not running or processes still use the layers. Checkpoints stay. Yes says that no
+	// layers are mounted any more. Users are the processes that still use them. Paths are those that
+	// somebody else has changed in the container's own filesystem: they were not written.
 	Commit Op = "commit"
 	// Stacked returns in Yes whether layers are, or should be, mounted over the container's own root.
 	Stacked Op = "stacked"
-	// Kept returns in Yes whether anything is kept of the container: layers, or checkpoints of them. It takes no lock.
+	// Kept returns in Yes whether anything is kept of the container: layers, or checkpoints of them.
+	// It takes no lock.
 	Kept Op = "kept"
-	// Together does Parts, which only look or end processes, one after the other with nothing of a helper's between them, and
-	// returns their answers in Parts. It fails with the first of them that does.
+	// Together does Parts, which only look or end processes, one after the other with nothing of a
+	// helper's between them, and returns their answers in Parts. It fails with the first of them that
+	// does.
 	Together Op = "together"
 	// Forget removes all that is kept of a container that no longer exists.
 	Forget Op = "forget"
@@ -83,8 +90,8 @@ type Request struct {
 	// Container is its full ID, PID its first process on this host, 0 if it is not running.
 	Container string `json:"container,omitempty"`
 	PID       int    `json:"pid,omitempty"`
-	// Born is what an earlier answer said of PID, which is then not asked of the engine again. If that is no longer the
-	// process, the request fails as Stale and nothing is done.
+	// Born is what an earlier answer said of PID, which is then not asked of the engine again. If that
+	// is no longer the process, the request fails as Stale and nothing is done.
 	Born    string   `json:"born,omitempty"`
 	Name    string   `json:"name,omitempty"`
 	Names   []string `json:"names,omitempty"`
@@ -120,17 +127,20 @@ type Answer struct {
 	Parts   []Answer          `json:"parts,omitempty"`
 }
 
-// unaskedLimit is how long a helper without requests lives. A client ends an unused one long before, if it can: after a
-// restart of the engine, nothing can talk to an older sidecar or close its input.
+// unaskedLimit is how long a helper without requests lives. A client ends an unused one long
+// before, if it can: after a restart of the engine, nothing can talk to an older sidecar or close
+// its input.
 const unaskedLimit = 10 * time.Minute
 
-// leaveGrace is how long a process in layers being unmounted is waited for: long enough for a command, not for a service.
+// leaveGrace is how long a process in layers being unmounted is waited for: long enough for a
+// command, not for a service.
 const leaveGrace = 5 * time.Second
 
-// Serve answers requests until its input ends or it is no longer used, and returns when the last has been answered. It
-// keeps its data in dir.
+// Serve answers requests until its input ends or it is no longer used, and returns when the last
+// has been answered. It keeps its data in dir.
 func Serve(dir string, in io.Reader, out io.Writer) error {
-	return serve(&stacks{dir: dir, patience: patience, alone: unaskedLimit, starting: startGrace, leaving: leaveGrace, least: Least, owns: stack.InCgroup}, in, out)
+	return serve(&stacks{dir: dir, patience: patience, alone: unaskedLimit, starting: startGrace, leaving: leaveGrace,
+		least: Least, owns: stack.InCgroup}, in, out)
 }
 
 func serve(s *stacks, in io.Reader, out io.Writer) error {
@@ -221,7 +231,8 @@ func (s *stacks) answer(ctx context.Context, r Request) (a Answer, err error) {
 	if err != nil || r.Op != Restore || len(r.Parts) == 0 {
 		return a, err
 	}
-	seen, err := s.execute(ctx, Request{Op: Together, Container: r.Container, PID: r.PID, Born: a.Born, Parts: r.Parts}, false)
+	seen, err := s.execute(ctx, Request{Op: Together, Container: r.Container, PID: r.PID, Born: a.Born, Parts: r.Parts},
+		false)
 	a.Parts = seen.Parts
 	return a, err
 }

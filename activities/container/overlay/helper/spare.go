@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A container's spare is space reserved beside its layers, as empty files. Freeing space needs some first (a rollback takes
-// a layer, a door and pages of the book); on a full disk it uses the spare.
+// A container's spare is space reserved beside its layers, as empty files. Freeing space needs some
+// first (a rollback takes a layer, a door and pages of the book); on a full disk it uses the spare.
 const (
 	spareName  = "spare"
 	spareFiles = 16       // inodes: a new layer takes six
@@ -49,7 +49,8 @@ func reserveFile(name string) error {
 	return errors.Join(err, f.Close())
 }
 
-// giveSpare frees the spare for a change. Processes in what the change removes are ended first, since they would use it up.
+// giveSpare frees the spare for a change. Processes in what the change removes are ended first,
+// since they would use it up.
 func (o *lockedBook) giveSpare(ctx context.Context, c topChange) error {
 	if c.Ends && o.shown != nil {
 		if err := o.target.EndUsers(ctx, *o.shown, false); err != nil {

@@ -57,16 +57,19 @@ var containerID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
 
 func doorOf(dir string, n int) string { return filepath.Join(dir, "doors", strconv.Itoa(n)) }
 
-// doorFolder is the folder behind the door of an upper layer. Its name is unique among layers and books.
+// doorFolder is the folder behind the door of an upper layer. Its name is unique among layers and
+// books.
 func (b *book) doorFolder(upper int) string { return b.ID + "-" + strconv.Itoa(upper) }
 
-// process is the first process of a container. born identifies it; empty if its engine has just been asked for it.
+// process is the first process of a container. born identifies it; empty if its engine has just
+// been asked for it.
 type process struct {
 	pid  int
 	born string
 }
 
-// open locks the container and reconciles what is mounted over it with its book. The pid is 0 if it is not running.
+// open locks the container and reconciles what is mounted over it with its book. The pid is 0 if it
+// is not running.
 func (s *stacks) open(ctx context.Context, container string, first process, cramped bool) (o *lockedBook, err error) {
 	if !containerID.MatchString(container) {
 		return nil, newFailure(Failed, "%q is not a container's id", container)
@@ -75,7 +78,8 @@ func (s *stacks) open(ctx context.Context, container string, first process, cram
 	if err := os.MkdirAll(filepath.Join(dir, "doors"), 0o755); err != nil {
 		return nil, err
 	}
-	o = &lockedBook{dir: dir, memory: &s.memory, patience: s.patience, starting: s.starting, leaving: s.leaving, least: s.least, cramped: cramped}
+	o = &lockedBook{dir: dir, memory: &s.memory, patience: s.patience, starting: s.starting, leaving: s.leaving,
+		least: s.least, cramped: cramped}
 	if o.lock, err = lockFile(ctx, filepath.Join(dir, "lock"), s.patience); err != nil {
 		return nil, err
 	}
@@ -115,14 +119,16 @@ func (s *stacks) openTarget(container string, first process) (t *stack.Target, b
 func (s *stacks) openProcess(container string, pid int) (t *stack.Target, born string, err error) {
 	t, err = stack.Open(pid)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", newFailure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
+		return nil, "",
+			newFailure(Unfit, "process %d, which the engine names as the container's first, is not on this host", pid)
 	}
 	if err != nil {
 		return nil, "", err
 	}
 	if !s.owns(pid, container) {
 		t.Close()
-		return nil, "", newFailure(Unfit, "process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
+		return nil, "", newFailure(Unfit,
+			"process %d, which the engine names as the container's first, is not in a control group of it on this host", pid)
 	}
 	if born, err = t.StartTime(); err != nil {
 		t.Close()
@@ -131,7 +137,8 @@ func (s *stacks) openProcess(container string, pid int) (t *stack.Target, born s
 	return t, bootID() + " " + born, nil
 }
 
-// assumeMade takes a pending change as made if the container is not running: its next start completes it, see reconcile.
+// assumeMade takes a pending change as made if the container is not running: its next start
+// completes it, see reconcile.
 func (o *lockedBook) assumeMade() {
 	if o.Doing != nil {
 		o.recordChange(*o.Doing)
@@ -173,7 +180,8 @@ func (o *lockedBook) reconcile(ctx context.Context) error {
 	case o.Upper == 0 && o.shown == nil, o.shown != nil && o.shownLayer() == o.Upper:
 		return nil
 	case o.shown != nil:
-		return newFailure(Damaged, "layer %s is mounted over the container's root, and its book says %d", o.shown.Name, o.Upper)
+		return newFailure(Damaged, "layer %s is mounted over the container's root, and its book says %d", o.shown.Name,
+			o.Upper)
 	}
 	if o.Owed && o.commitOwed(ctx) == nil { // otherwise it is mounted below
 		return nil
@@ -187,9 +195,9 @@ func (o *lockedBook) reconcile(ctx context.Context) error {
 	return o.surveyTops()
 }
 
-// wasMade reports whether a pending change was made. If nothing is mounted there was a restart: more may have been done
-// than was recorded, and no process is left to be ended. But a first layer that is not mounted in the very start of the
-// container in which it was recorded never was.
+// wasMade reports whether a pending change was made. If nothing is mounted there was a restart:
+// more may have been done than was recorded, and no process is left to be ended. But a first layer
+// that is not mounted in the very start of the container in which it was recorded never was.
 func (o *lockedBook) wasMade(c topChange) bool {
 	if o.shown != nil {
 		return o.shownLayer() == c.Upper
@@ -250,7 +258,8 @@ func (o *lockedBook) shownLayer() int {
 	return n
 }
 
-// checkFit returns an UnfitError if layers cannot be used on the container now. It counts the processes in those mounted.
+// checkFit returns an UnfitError if layers cannot be used on the container now. It counts the
+// processes in those mounted.
 func (o *lockedBook) checkFit(ctx context.Context) (users int, err error) {
 	if o.target == nil {
 		return 0, newFailure(Unfit, "the container is not running")
@@ -274,8 +283,8 @@ func (o *lockedBook) checkFit(ctx context.Context) (users int, err error) {
 	return o.target.CheckIdle(o.survey)
 }
 
-// checkBearsOverlay returns an UnfitError if the container's own root cannot be a lower layer. It is tried once in each
-// start of the container.
+// checkBearsOverlay returns an UnfitError if the container's own root cannot be a lower layer. It
+// is tried once in each start of the container.
 func (o *lockedBook) checkBearsOverlay() error {
 	if o.memory.knowsBearer(o.Container, o.born) {
 		return nil
@@ -293,7 +302,8 @@ func (o *lockedBook) checkBearsOverlay() error {
 }
 
 func (o *lockedBook) view(lower, upper int) stack.View {
-	return stack.View{Dir: o.dir, Name: o.ID + ":" + strconv.Itoa(upper), Lower: o.lowerToMount(lower), Upper: upper, Door: doorOf(o.dir, upper)}
+	return stack.View{Dir: o.dir, Name: o.ID + ":" + strconv.Itoa(upper), Lower: o.lowerToMount(lower), Upper: upper,
+		Door: doorOf(o.dir, upper)}
 }
 
 // showTop changes to a top with a new upper layer, starting from the last survey.
@@ -352,9 +362,11 @@ func (o *lockedBook) startWriting() (written func() error) {
 	return sync.OnceValue(func() error { return <-done })
 }
 
-// mountTop mounts the top of a change as soon as the change is recorded. Only one helper at a time covers a container's own
-// root: helpers of other homes use other locks. Vacant reports that no process used the former top.
-func (o *lockedBook) mountTop(ctx context.Context, c topChange, written func() error) (top stack.Top, vacant bool, err error) {
+// mountTop mounts the top of a change as soon as the change is recorded. Only one helper at a time
+// covers a container's own root: helpers of other homes use other locks. Vacant reports that no
+// process used the former top.
+func (o *lockedBook) mountTop(ctx context.Context, c topChange, written func() error) (top stack.Top, vacant bool,
+	err error) {
 	defer func() {
 		if failed := written(); err == nil {
 			err = failed
@@ -373,15 +385,16 @@ func (o *lockedBook) mountTop(ctx context.Context, c topChange, written func() e
 	return o.target.Show(o.survey, o.view(c.Lower, c.Upper), !c.Ends, written)
 }
 
-// mostMounted is the most lower layers that a kernel takes. If there is no space to merge them, all are mounted.
+// mostMounted is the most lower layers that a kernel takes. If there is no space to merge them, all
+// are mounted.
 const mostMounted = 490
 
-// mostCopied bounds what the files of merged layers may take that are copied, so that each shows the names that it has in the
-// container: gzip and others refuse one with more.
+// mostCopied bounds what the files of merged layers may take that are copied, so that each shows
+// the names that it has in the container: gzip and others refuse one with more.
 const mostCopied = 64 << 20
 
-// mergeLayers merges all but the newest into one layer, if there are many. Those whose files take much are all mounted, as long as
-// a kernel takes them.
+// mergeLayers merges all but the newest into one layer, if there are many. Those whose files take
+// much are all mounted, as long as a kernel takes them.
 func (o *lockedBook) mergeLayers(lower int) error {
 	many := o.lowerToMount(lower)
 	full := len(many) > mostMounted
@@ -402,7 +415,8 @@ func (o *lockedBook) mergeLayers(lower int) error {
 	return nil
 }
 
-// mayCopy reports whether the files of layers are few enough, and the room is enough, to copy them all.
+// mayCopy reports whether the files of layers are few enough, and the room is enough, to copy them
+// all.
 func (o *lockedBook) mayCopy(layers []int) (bool, error) {
 	var takes int64
 	for _, n := range layers {
@@ -418,8 +432,9 @@ func (o *lockedBook) mayCopy(layers []int) (bool, error) {
 	return left.Holds(Room{o.least.Bytes + takes, o.least.Inodes}), err
 }
 
-// completeChange ends a change whose new top is mounted. Processes in the old one are ended or, if a checkpoint was taken
-// of it, recorded, as they may go on writing there. Vacant says that there are none.
+// completeChange ends a change whose new top is mounted. Processes in the old one are ended or, if
+// a checkpoint was taken of it, recorded, as they may go on writing there. Vacant says that there
+// are none.
 func (o *lockedBook) completeChange(ctx context.Context, c topChange, vacant bool) error {
 	if c.Old != nil && o.shown != nil && o.shown.Dev != c.Old.Dev {
 		if err := o.settleFormerTop(ctx, c, vacant); err != nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
-// checkpointSize is what a checkpoint takes on the disk in bytes, with those beside it whose names begin with kept: the
-// last layer written before it, and all that only they have. A layer that several checkpoints begin with counts for each.
+// checkpointSize is what a checkpoint takes on the disk in bytes, with those beside it whose names
+// begin with kept: the last layer written before it, and all that only they have. A layer that
+// several checkpoints begin with counts for each.
 func (o *lockedBook) checkpointSize(name, kept string) (sum int64, err error) {
 	mark := o.Marks[name]
 	counts := map[int]bool{mark: mark != 0}

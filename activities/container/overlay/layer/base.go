@@ -15,8 +15,8 @@ func (b Base) open() (filetree.Node, error) {
 	return it, wrap("the container's root", err)
 }
 
-// CopyRootMetadata gives the root of the new layer upper in dir the metadata of what it covers: of the newest of lower, or of the
-// base.
+// CopyRootMetadata gives the root of the new layer upper in dir the metadata of what it covers: of
+// the newest of lower, or of the base.
 func (b Base) CopyRootMetadata(dir string, lower []int, upper int) error {
 	from, err := b.openBelow(dir, lower)
 	if err != nil {

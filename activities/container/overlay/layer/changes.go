@@ -26,25 +26,28 @@ type Change struct {
 	GID   uint32 `json:"gid,omitempty"`
 	MTime int64  `json:"mtime,omitempty"`
 	Size  int64  `json:"size,omitempty"`
-	// Digest is the SHA-256 of a file's content; Attributes that of its extended attributes, empty if it has none.
+	// Digest is the SHA-256 of a file's content; Attributes that of its extended attributes, empty if
+	// it has none.
 	Digest     string `json:"digest,omitempty"`
 	Attributes string `json:"attributes,omitempty"`
 	Link       string `json:"link,omitempty"`
 	Device     uint64 `json:"device,omitempty"`
-	// Over: lower layers have something at the path. Same: it is identical, since an overlay copies a file up as soon as it
-	// is opened for writing, and a folder when something in it changes. See [Base.Compare].
+	// Over: lower layers have something at the path. Same: it is identical, since an overlay copies a
+	// file up as soon as it is opened for writing, and a folder when something in it changes. See
+	// [Base.Compare].
 	Over bool `json:"over,omitempty"`
 	Same bool `json:"same,omitempty"`
 }
 
-// MostNested is how deep folders are read. What is nested deeper is left out, and the folder's digest is TooDeep.
+// MostNested is how deep folders are read. What is nested deeper is left out, and the folder's
+// digest is TooDeep.
 const (
 	MostNested = 1000
 	TooDeep    = "too-deep"
 )
 
-// TooLong is the digest of what has a longer name than the container's own filesystem takes, where that takes shorter ones than
-// the layer's, as fuse-overlayfs does. See [Base.Compare].
+// TooLong is the digest of what has a longer name than the container's own filesystem takes, where
+// that takes shorter ones than the layer's, as fuse-overlayfs does. See [Base.Compare].
 const TooLong = "too-long"
 
 // Kinds of changes.
@@ -57,8 +60,8 @@ const (
 	KindOther  = 'c' // device, socket or pipe: Device holds the type bits too
 )
 
-// Changes lists what layers, the oldest first, change in what is below them, sorted by path. Paths for which skip returns
-// true are left out with their content.
+// Changes lists what layers, the oldest first, change in what is below them, sorted by path. Paths
+// for which skip returns true are left out with their content.
 func Changes(dir string, layers []int, skip func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {
@@ -149,7 +152,8 @@ func Describe(it filetree.Node, at string) (Change, error) {
 		return Change{}, err
 	}
 	st := it.Stat
-	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(), Attributes: digestAttributes(has)}
+	c := Change{Path: at, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano(),
+		Attributes: digestAttributes(has)}
 	switch it.Kind() {
 	case unix.S_IFDIR:
 		c.Kind = KindFolder

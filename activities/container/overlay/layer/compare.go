@@ -11,8 +11,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Compare sets Over and Same of each change, by what is below it in layers (the oldest first) and in the container's own
-// root, and Digest where that is TooLong. Times are ignored for paths that timeless names, and where tellsTimesLate holds.
+// Compare sets Over and Same of each change, by what is below it in layers (the oldest first) and
+// in the container's own root, and Digest where that is TooLong. Times are ignored for paths that
+// timeless names, and where tellsTimesLate holds.
 func (b Base) Compare(dir string, layers []int, changes []Change, timeless func(path string) bool) error {
 	below, err := b.openLayers(dir, layers)
 	if err != nil {
@@ -102,8 +103,8 @@ func (c *Change) compareBelow(below []filetree.Node, timeless bool) error {
 	return nil
 }
 
-// tellsTimesLate reports whether a node is on a FUSE filesystem, or was copied from one: the kernel caches its times, and
-// may report stale ones.
+// tellsTimesLate reports whether a node is on a FUSE filesystem, or was copied from one: the kernel
+// caches its times, and may report stale ones.
 func tellsTimesLate(it filetree.Node) bool {
 	if n, err := unix.Getxattr(it.Path(), toldLate, nil); err == nil && n > 0 {
 		return true
@@ -123,7 +124,8 @@ func openVisible(layers []filetree.Node, at string) (filetree.Node, error) {
 	return filetree.Node{}, unix.ENOENT
 }
 
-// openInLayer opens what a layer has at a path. Where it has nothing there, through says that what lies below it shows.
+// openInLayer opens what a layer has at a path. Where it has nothing there, through says that what
+// lies below it shows.
 func openInLayer(it filetree.Node, names []string) (found filetree.Node, through bool, err error) {
 	if len(names) == 0 {
 		return it, false, nil

@@ -30,7 +30,8 @@ func digestContent(it filetree.Node) (string, error) {
 // dataDigestFrom is the size from which only a file's data is hashed, not its holes.
 const dataDigestFrom = 64 << 20
 
-// digestData hashes the nonzero blocks of a file with their offsets: holes are not read, and equal blocks of zeros.
+// digestData hashes the nonzero blocks of a file with their offsets: holes are not read, and equal
+// blocks of zeros.
 func digestData(f *os.File, size int64) (string, error) {
 	const block = 64 << 10
 	sum, data, zero := sha256.New(), make([]byte, block), make([]byte, block)

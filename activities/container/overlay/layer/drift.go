@@ -13,9 +13,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Drift lists what somebody has changed at the paths that layers, the oldest first, wrote into the container's own root, as
-// visible through the layers over it. Other paths are not read. Times are ignored for paths that timeless names, and where
-// tellsTimesLate holds.
+// Drift lists what somebody has changed at the paths that layers, the oldest first, wrote into the
+// container's own root, as visible through the layers over it. Other paths are not read. Times are
+// ignored for paths that timeless names, and where tellsTimesLate holds.
 func (b Base) Drift(dir string, layers, over []int, skip, timeless func(path string) bool) ([]Change, error) {
 	root := &tree{}
 	for _, n := range layers {

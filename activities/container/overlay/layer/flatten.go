@@ -11,10 +11,11 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Flatten writes the content of layers, the oldest first, into the container's own filesystem and syncs it. The layers must
-// not change. If interrupted, start again. Paths are resolved through open folders from the container's root, so no link
-// leads out of it. Paths for which skip returns true stay as they are there, with what is below them. Names with MarkPrefix, and those
-// that are too long there, are left out: steps have ignored them.
+// Flatten writes the content of layers, the oldest first, into the container's own filesystem and
+// syncs it. The layers must not change. If interrupted, start again. Paths are resolved through
+// open folders from the container's root, so no link leads out of it. Paths for which skip returns
+// true stay as they are there, with what is below them. Names with MarkPrefix, and those that are
+// too long there, are left out: steps have ignored them.
 func (b Base) Flatten(dir string, layers []int, skip func(path string) bool) error {
 	root, err := b.open()
 	if err != nil {
@@ -41,7 +42,8 @@ func copyLayer(from string, root filetree.Node, skip func(path string) bool) err
 	}
 	c := &filetree.Copier{Attributes: withoutMarks, Spare: isMark}
 	c.Prepare = func(from filetree.Node, in int, name string) (done bool, err error) {
-		if skip(c.At()) || strings.HasPrefix(name, MarkPrefix) || len(name) > longest { // a storage driver may refuse such a name
+		// a storage driver may refuse such a name
+		if skip(c.At()) || strings.HasPrefix(name, MarkPrefix) || len(name) > longest {
 			return true, nil
 		}
 		return obeyMarks(from, in, name)

@@ -16,7 +16,8 @@ type FolderEntry struct {
 	Inode uint64
 }
 
-// ListFolder lists what a folder holds, itself first as "/". It fails if something else is mounted there.
+// ListFolder lists what a folder holds, itself first as "/". It fails if something else is mounted
+// there.
 func ListFolder(at string) (all []FolderEntry, err error) {
 	root, err := filetree.Open(unix.AT_FDCWD, at)
 	if err != nil {

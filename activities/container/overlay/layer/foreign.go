@@ -13,16 +13,17 @@ import (
 // Root is what is known of the container's own filesystem below layers.
 type Root struct {
 	Base
-	// Since is when the layers were put over it or last written into it, in nanoseconds since 1970. What has a later ctime,
-	// which no process can set, was changed by somebody else.
+	// Since is when the layers were put over it or last written into it, in nanoseconds since 1970.
+	// What has a later ctime, which no process can set, was changed by somebody else.
 	Since int64
-	// Wrote are the layers, the oldest first, that were written into it. What they have and it lacks was removed by somebody.
+	// Wrote are the layers, the oldest first, that were written into it. What they have and it lacks
+	// was removed by somebody.
 	Wrote []int
 }
 
-// Foreign lists the paths that layers, the oldest first, change and that somebody else has changed in the root below them,
-// sorted and without what is below another. Paths for which skip returns true are left out. If deep, folders that layers
-// remove or replace are searched too.
+// Foreign lists the paths that layers, the oldest first, change and that somebody else has changed
+// in the root below them, sorted and without what is below another. Paths for which skip returns
+// true are left out. If deep, folders that layers remove or replace are searched too.
 func (r Root) Foreign(dir string, layers []int, deep bool, skip func(path string) bool) ([]string, error) {
 	if r.Since == 0 || len(layers) == 0 {
 		return nil, nil
@@ -85,7 +86,8 @@ func (s *foreignScan) searchFolder(layer, base filetree.Node, at string) error {
 	})
 }
 
-// searchEntry reports whether somebody else has changed what the root has under the name of an entry of a layer.
+// searchEntry reports whether somebody else has changed what the root has under the name of an
+// entry of a layer.
 func (s *foreignScan) searchEntry(by, base filetree.Node, name, at string) (foreign bool, err error) {
 	is, err := filetree.Open(base.FD, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -131,7 +133,8 @@ func (s *foreignScan) hasLater(folder filetree.Node) (later bool, err error) {
 	return later, err
 }
 
-// hasWritten reports whether something was written to a path of the root, which has nothing there now and would get it again.
+// hasWritten reports whether something was written to a path of the root, which has nothing there
+// now and would get it again.
 func (s *foreignScan) hasWritten(by filetree.Node, at string) (bool, error) {
 	if isWhiteout(by) {
 		return false, nil

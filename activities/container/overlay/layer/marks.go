@@ -18,8 +18,8 @@ const (
 
 func isMark(attribute string) bool { return strings.HasPrefix(attribute, overlayPrefix) }
 
-// MarkPrefix begins the names of what images and some storage drivers take for marks of deleted files. A step that leaves one is
-// refused, but for what it ignores.
+// MarkPrefix begins the names of what images and some storage drivers take for marks of deleted
+// files. A step that leaves one is refused, but for what it ignores.
 const MarkPrefix = ".wh."
 
 // isWhiteout reports whether a node is an overlay's mark for something deleted.

@@ -10,8 +10,9 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Merge makes layer into the sum of layers, the oldest first. They must not change any more. With share, files are not copied but
-// hard-linked, so that they show more names than they have in the container.
+// Merge makes layer into the sum of layers, the oldest first. They must not change any more. With
+// share, files are not copied but hard-linked, so that they show more names than they have in the
+// container.
 func Merge(dir string, layers []int, into int, share bool) error {
 	if err := os.RemoveAll(Content(dir, into)); err != nil {
 		return err
@@ -47,7 +48,8 @@ func merge(from, to filetree.Node, share bool) error {
 	return mergeContent(from, to, c.Copy)
 }
 
-// mergeContent applies the content and metadata of a folder to another. Place gives what is no folder another name.
+// mergeContent applies the content and metadata of a folder to another. Place gives what is no
+// folder another name.
 func mergeContent(from, to filetree.Node, place func(sub filetree.Node, folder int, name string) error) error {
 	into, err := to.OpenContent()
 	if err != nil {

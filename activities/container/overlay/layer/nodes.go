@@ -15,7 +15,8 @@ import (
 // Devices is where an engine gives a container its devices, on a separate mount.
 const Devices = "/dev"
 
-// IsNode reports whether a change is a device, a pipe, a link or a folder below /dev: something that [RecreateNodes] can make.
+// IsNode reports whether a change is a device, a pipe, a link or a folder below /dev: something
+// that [RecreateNodes] can make.
 func (c Change) IsNode() bool {
 	if !strings.HasPrefix(c.Path, Devices+"/") {
 		return false
@@ -31,8 +32,8 @@ func (c Change) IsNode() bool {
 
 func (c Change) nodeType() uint32 { return uint32(c.Device >> 32) } // see Describe
 
-// RecreateNodes makes nodes below the open folder dev, where they are not as listed. Mounts stay, and so does a folder that is not
-// empty.
+// RecreateNodes makes nodes below the open folder dev, where they are not as listed. Mounts stay,
+// and so does a folder that is not empty.
 func RecreateNodes(dev int, nodes []Change) error {
 	slices.SortFunc(nodes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) }) // folders come first
 	for _, n := range nodes {
@@ -65,7 +66,8 @@ func (c Change) recreateIn(dev int) error {
 			return err
 		}
 	}
-	if err := unix.Fchownat(folder, name, int(c.UID), int(c.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil || c.Kind == KindLink {
+	if err := unix.Fchownat(folder, name, int(c.UID), int(c.GID), unix.AT_SYMLINK_NOFOLLOW); err != nil ||
+		c.Kind == KindLink {
 		return err
 	}
 	it, err := filetree.Open(folder, name)
@@ -76,7 +78,8 @@ func (c Change) recreateIn(dev int) error {
 	return unix.Chmod(it.Path(), c.Mode)
 }
 
-// isAt reports whether a name is such a node, whatever its owner and mode. It clears away what else has the name.
+// isAt reports whether a name is such a node, whatever its owner and mode. It clears away what else
+// has the name.
 func (c Change) isAt(folder int, name string) (bool, error) {
 	it, err := filetree.Open(folder, name)
 	if errors.Is(err, unix.ENOENT) {

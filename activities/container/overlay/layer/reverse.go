@@ -9,12 +9,13 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Reverse makes layer into, which undoes what layers, the oldest first, are about to change in the container's own
-// filesystem. It saves what that filesystem has now at each path they change; mounted over it, the container looks as it
-// does now, however many of the layers have been written meanwhile. It is synced when Reverse returns. The layers must not
-// change.
+// Reverse makes layer into, which undoes what layers, the oldest first, are about to change in the
+// container's own filesystem. It saves what that filesystem has now at each path they change;
+// mounted over it, the container looks as it does now, however many of the layers have been written
+// meanwhile. It is synced when Reverse returns. The layers must not change.
 //
-// It costs what it copies: the former content of what is changed or removed, nothing for what is new.
+// It costs what it copies: the former content of what is changed or removed, nothing for what is
+// new.
 func (b Base) Reverse(dir string, layers []int, into int) error {
 	if err := Make(dir, into); err != nil {
 		return err

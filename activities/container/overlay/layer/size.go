@@ -11,7 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// RemoveAll removes a folder however deep it is nested: it keeps few folders open, and uses no long path.
+// RemoveAll removes a folder however deep it is nested: it keeps few folders open, and uses no long
+// path.
 func RemoveAll(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -24,7 +25,8 @@ func RemoveAll(dir string) error {
 	}
 }
 
-// hoistFolders removes the folders in dir after moving their subfolders up into dir. Found reports whether there were any.
+// hoistFolders removes the folders in dir after moving their subfolders up into dir. Found reports
+// whether there were any.
 func hoistFolders(dir string, next *int) (found bool, err error) {
 	folders, err := os.ReadDir(dir)
 	if err != nil {
@@ -56,8 +58,8 @@ func hoistFolders(dir string, next *int) (found bool, err error) {
 	return found, nil
 }
 
-// Size is what layer n takes on the disk in bytes, not counting what is nested too deep. A file with several names
-// counts once.
+// Size is what layer n takes on the disk in bytes, not counting what is nested too deep. A file
+// with several names counts once.
 func Size(dir string, n int) (int64, error) {
 	layer, err := open(dir, n)
 	if err != nil {

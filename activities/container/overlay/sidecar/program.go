@@ -27,8 +27,8 @@ const (
 // Repository begins the names of all sidecar images.
 const Repository = "unwind/overlay-helper"
 
-// program is the running program, with the loader and libraries that this process has mapped: however it was linked, it
-// runs in an image that holds nothing else.
+// program is the running program, with the loader and libraries that this process has mapped:
+// however it was linked, it runs in an image that holds nothing else.
 type program struct {
 	files []file
 	// ref names the image by the digest of its files, so each build has its own.
@@ -45,7 +45,8 @@ type file struct {
 // ownProgram reads the running program once, so that replacing the installed file changes nothing.
 var ownProgram = sync.OnceValues(func() (*program, error) {
 	if !helper.Attended() {
-		return nil, errors.New("this program cannot be its own overlay helper; have its main function call container.Attend first")
+		return nil, errors.New(
+			"this program cannot be its own overlay helper; have its main function call container.Attend first")
 	}
 	p := &program{}
 	if err := p.readOwn(); err != nil {

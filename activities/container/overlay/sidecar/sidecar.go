@@ -26,7 +26,8 @@ import (
 // Engine is the part of a Docker client that sidecars need.
 type Engine interface {
 	engine.Importer
-	ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig, net *network.NetworkingConfig, platform *ocispec.Platform, name string) (container.CreateResponse, error)
+	ContainerCreate(ctx context.Context, config *container.Config, host *container.HostConfig,
+		net *network.NetworkingConfig, platform *ocispec.Platform, name string) (container.CreateResponse, error)
 	ContainerAttach(ctx context.Context, container string, options container.AttachOptions) (types.HijackedResponse, error)
 	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
 	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
@@ -98,14 +99,17 @@ func (s launch) createContainer(ctx context.Context) (string, error) {
 	}
 }
 
-// importImage imports the image if the engine's machine can run the program, and removes old images.
+// importImage imports the image if the engine's machine can run the program, and removes old
+// images.
 func (s launch) importImage(ctx context.Context) error {
 	server, err := s.engine.ServerVersion(ctx)
 	if err != nil {
 		return err
 	}
 	if server.Os != runtime.GOOS || server.Arch != runtime.GOARCH {
-		return unfitFailure(fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker built for %[1]s/%[2]s", server.Os, server.Arch))
+		return unfitFailure(
+			fmt.Errorf("the engine runs on %s/%s, where this worker's own program cannot make layers; run a worker built "+
+				"for %[1]s/%[2]s", server.Os, server.Arch))
 	}
 	root, in := io.Pipe()
 	defer root.Close()
@@ -117,12 +121,13 @@ func (s launch) importImage(ctx context.Context) error {
 	return s.removeOldImages(ctx, id)
 }
 
-// unusedAfter is the age at which an unused image of another program is removed. A worker that still needs it imports it
-// again.
+// unusedAfter is the age at which an unused image of another program is removed. A worker that
+// still needs it imports it again.
 const unusedAfter = 24 * time.Hour
 
 func (s launch) removeOldImages(ctx context.Context, own string) error {
-	all, err := s.engine.ImageList(ctx, dockerimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", Repository))})
+	all, err := s.engine.ImageList(ctx,
+		dockerimage.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", Repository))})
 	if err != nil {
 		return err
 	}
@@ -137,7 +142,8 @@ func (s launch) removeOldImages(ctx context.Context, own string) error {
 			continue
 		}
 		for _, ref := range i.RepoTags {
-			if _, failed := s.engine.ImageRemove(ctx, ref, dockerimage.RemoveOptions{}); !cerrdefs.IsNotFound(failed) && !cerrdefs.IsConflict(failed) {
+			if _, failed := s.engine.ImageRemove(ctx, ref, dockerimage.RemoveOptions{}); !cerrdefs.IsNotFound(failed) &&
+				!cerrdefs.IsConflict(failed) {
 				err = errors.Join(err, failed)
 			}
 		}
@@ -145,15 +151,17 @@ func (s launch) removeOldImages(ctx context.Context, own string) error {
 	return err
 }
 
-// capabilities are all that a sidecar has; docker's default set is dropped. An overlay works with the capabilities of the
-// process that mounted it, so commands in the container need them too to write through it.
+// capabilities are all that a sidecar has; docker's default set is dropped. An overlay works with
+// the capabilities of the process that mounted it, so commands in the container need them too to
+// write through it.
 var capabilities = []string{
 	"SYS_ADMIN",    // mounts, mount namespaces, and the trusted.* attributes that overlays are made of
 	"SYS_PTRACE",   // roots, mounts and open files of other processes, in /proc
 	"SYS_CHROOT",   // entering a mount namespace needs it too
 	"KILL",         // ending processes that a step left, whoever they run as
 	"DAC_OVERRIDE", // files and folders of others
-	// Without it an overlay does not remember what a file is a copy of, and a new name of the file gets another inode number.
+	// Without it an overlay does not remember what a file is a copy of, and a new name of the file
+	// gets another inode number.
 	"DAC_READ_SEARCH",
 	"FOWNER",  // their modes, times and attributes
 	"FSETID",  // set-group-ID bits of copies
@@ -177,12 +185,14 @@ func (s launch) settings() (*container.Config, *container.HostConfig) {
 			// Docker's default profiles forbid mount and pivot_root whatever the capabilities.
 			SecurityOpt: []string{"apparmor=unconfined", "seccomp=unconfined", "label=disable"},
 			Mounts: []mount.Mount{{ // on the host's own filesystem: an overlay cannot have its upper layer on another
-				Type: mount.TypeVolume, Source: Volume(s.home), Target: folder, VolumeOptions: &mount.VolumeOptions{NoCopy: true, Labels: labels},
+				Type: mount.TypeVolume, Source: Volume(s.home), Target: folder, VolumeOptions: &mount.VolumeOptions{NoCopy: true,
+					Labels: labels},
 			}},
 		}
 }
 
-// leftAfter is the age at which a sidecar that was created but never started counts as left by a dead worker.
+// leftAfter is the age at which a sidecar that was created but never started counts as left by a
+// dead worker.
 const leftAfter = time.Minute
 
 // removeUnstarted removes sidecars that never started: the engine removes only those that ran.
@@ -216,7 +226,8 @@ func removeContainer(ctx context.Context, e interface {
 
 // startContainer starts the container, attached from its first byte of output.
 func (s launch) startContainer(ctx context.Context, id string) (helper.Process, error) {
-	conn, err := s.engine.ContainerAttach(ctx, id, container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+	conn, err := s.engine.ContainerAttach(ctx, id,
+		container.AttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
 		return helper.Process{}, engineFailure("attaching to it", err)
 	}
@@ -243,7 +254,8 @@ func (i *input) Close() error { return i.conn.CloseWrite() }
 // engineFailure tells an engine that refuses a sidecar from one that cannot start one now.
 func engineFailure(doing string, err error) error {
 	err = fmt.Errorf("the sidecar on the engine: %s: %w", doing, err)
-	for _, final := range []func(error) bool{cerrdefs.IsPermissionDenied, cerrdefs.IsUnauthorized, cerrdefs.IsInvalidArgument, cerrdefs.IsNotImplemented} {
+	for _, final := range []func(error) bool{cerrdefs.IsPermissionDenied, cerrdefs.IsUnauthorized,
+		cerrdefs.IsInvalidArgument, cerrdefs.IsNotImplemented} {
 		if final(err) {
 			return unfitFailure(err)
 		}
@@ -251,16 +263,19 @@ func engineFailure(doing string, err error) error {
 	return err
 }
 
-// removeLimit is how long Remove tries: an engine cannot end a sidecar while the kernel is still syncing its last layers.
+// removeLimit is how long Remove tries: an engine cannot end a sidecar while the kernel is still
+// syncing its last layers.
 const removeLimit = time.Minute
 
-// Remove ends the sidecars of a home and removes its volume with all layers: for a home whose containers no longer exist.
+// Remove ends the sidecars of a home and removes its volume with all layers: for a home whose
+// containers no longer exist.
 func Remove(ctx context.Context, e Remover, home string) error {
 	const pause = 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, removeLimit)
 	defer cancel()
 	for {
-		left, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+home))})
+		left, err := e.ContainerList(ctx,
+			container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+home))})
 		if err == nil && len(left) == 0 {
 			break
 		}

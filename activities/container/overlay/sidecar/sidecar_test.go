@@ -72,7 +72,8 @@ func newYard(t *testing.T, c *client.Client) *yard {
 	_, err := demoimage.Build(t.Context(), c, ref)
 	require.NoError(t, err)
 	y := &yard{Client: c, T: t, home: containertest.Random()}
-	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref}, &container.HostConfig{NetworkMode: "none"}, nil, nil, "")
+	made, err := c.ContainerCreate(t.Context(), &container.Config{Image: ref}, &container.HostConfig{NetworkMode: "none"},
+		nil, nil, "")
 	require.NoError(t, err)
 	y.id = made.ID
 	y.helper = helper.NewClient(sidecar.Starter(c, y.home))
@@ -100,7 +101,8 @@ func atHand(t *testing.T) *client.Client {
 
 func (y *yard) ask(op helper.Op, name string) (helper.Answer, error) {
 	y.Helper()
-	return y.helper.Ask(y.Context(), helper.Request{Op: op, Container: y.id, PID: y.pid(), Name: name, Names: []string{name}, Turn: "undo"})
+	return y.helper.Ask(y.Context(),
+		helper.Request{Op: op, Container: y.id, PID: y.pid(), Name: name, Names: []string{name}, Turn: "undo"})
 }
 
 func (y *yard) pid() int {
@@ -135,7 +137,8 @@ func theContainerStays(y *yard) {
 	y.must(helper.Probe, "")
 	y.inside(func() error {
 		return errors.Join(
-			os.MkdirAll("/srv/a/b", 0o755), os.WriteFile("/srv/a/f", []byte("f"), 0o640), os.WriteFile("/srv/g", []byte("g"), 0o755),
+			os.MkdirAll("/srv/a/b", 0o755), os.WriteFile("/srv/a/f", []byte("f"), 0o640),
+			os.WriteFile("/srv/g", []byte("g"), 0o755),
 			os.MkdirAll("/srv/old", 0o755), os.WriteFile("/srv/old/x", nil, 0o600), os.Lchown("/srv/g", 12, 34),
 			unix.Setxattr("/srv/g", "security.capability", netRaw, 0),
 		)
@@ -172,7 +175,8 @@ func theContainerStays(y *yard) {
 	assert.False(y, now.HostConfig.Privileged)
 	assert.Equal(y, "none", string(now.HostConfig.NetworkMode))
 	y.helper.Close()
-	require.Eventually(y, func() bool { return len(containertest.Sidecars(y, y.Client, y.home)) == 0 }, time.Minute, 20*time.Millisecond, "it ends with its input, and goes")
+	require.Eventually(y, func() bool { return len(containertest.Sidecars(y, y.Client, y.home)) == 0 }, time.Minute,
+		20*time.Millisecond, "it ends with its input, and goes")
 }
 
 // leave leaves a process of a user's in the container.
@@ -188,7 +192,8 @@ var netRaw = []byte{1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 
 
 func (y *yard) inside(f func() error) { boxtest.At(y, y.pid()).Inside(f) }
 
-// everything changes what theContainerStays has made into each kind of thing that a filesystem holds.
+// everything changes what theContainerStays has made into each kind of thing that a filesystem
+// holds.
 func (y *yard) everything() {
 	when := []unix.Timespec{{Sec: 1e9, Nsec: 7}, {Sec: 1e9, Nsec: 987654321}}
 	y.inside(func() error {
@@ -198,10 +203,13 @@ func (y *yard) everything() {
 			unix.Mkfifo("/srv/pipe", 0o600), unix.Mknod("/srv/dev", unix.S_IFBLK|0o600, int(unix.Mkdev(7, 9))),
 			os.WriteFile("/srv/sparse", []byte("x"), 0o644), os.Truncate("/srv/sparse", 8<<20),
 			os.Chown("/srv/a", 12, 34), unix.Chmod("/srv/a", 0o2755), unix.Setxattr("/srv/hard", "user.note", []byte("kept"), 0),
-			unix.Setxattr("/srv/a", "trusted.note", []byte{0, 1}, 0), unix.Setxattr("/srv/old/y", "security.capability", netRaw, 0),
+			unix.Setxattr("/srv/a", "trusted.note", []byte{0, 1}, 0), unix.Setxattr("/srv/old/y", "security.capability", netRaw,
+				0),
 			unix.Chmod("/srv/g", 0o4711), unix.UtimesNano("/srv/g", when), unix.UtimesNano("/srv/old", when),
-			unix.UtimesNano("/srv/a", when), unix.UtimesNano("/srv", when), unix.UtimesNano("/srv/old/y", when), unix.UtimesNano("/srv/sparse", when),
-			unix.UtimesNanoAt(unix.AT_FDCWD, "/srv/dangling", when, unix.AT_SYMLINK_NOFOLLOW), unix.UtimesNano("/srv/pipe", when), unix.UtimesNano("/srv/dev", when),
+			unix.UtimesNano("/srv/a", when), unix.UtimesNano("/srv", when), unix.UtimesNano("/srv/old/y", when),
+			unix.UtimesNano("/srv/sparse", when),
+			unix.UtimesNanoAt(unix.AT_FDCWD, "/srv/dangling", when, unix.AT_SYMLINK_NOFOLLOW), unix.UtimesNano("/srv/pipe",
+				when), unix.UtimesNano("/srv/dev", when),
 		)
 	})
 }
@@ -221,7 +229,8 @@ func TestAKilledWorkerTakesItsSidecarAlong(t *testing.T) {
 	require.Equal(t, "<nil>\n", string(word[:n]))
 	require.Len(t, containertest.Sidecars(y, y.Client, y.home), 1)
 	require.NoError(t, worker.Process.Kill())
-	require.Eventually(t, func() bool { return len(containertest.Sidecars(y, y.Client, y.home)) == 0 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(containertest.Sidecars(y, y.Client, y.home)) == 0 }, time.Minute,
+		20*time.Millisecond)
 }
 
 // TestASidecarThatIsKilledLosesNothing kills it while it is asked to go there and back.
@@ -242,7 +251,8 @@ func TestASidecarThatIsKilledLosesNothing(t *testing.T) {
 		}()
 		_, _ = y.ask(helper.Take, step)
 		require.NoError(t, <-killed)
-		require.Eventually(t, func() bool { _, err := y.ask(helper.Take, step); return err == nil }, time.Minute, 20*time.Millisecond)
+		require.Eventually(t, func() bool { _, err := y.ask(helper.Take, step); return err == nil }, time.Minute,
+			20*time.Millisecond)
 		require.Equal(t, left, y.files())
 	}
 	y.must(helper.Restore, "one")

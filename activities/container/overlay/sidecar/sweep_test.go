@@ -74,7 +74,8 @@ func TestAnEngineOfAnotherPlatformHasNoSidecar(t *testing.T) {
 
 func TestWhatADeadWorkerMadeAndNeverStartedIsRemoved(t *testing.T) {
 	t.Parallel()
-	e := &shelf{made: []container.Summary{{ID: "mine", Created: 1000}, {ID: "another's", Created: 995}, {ID: "left", Created: 900}}}
+	e := &shelf{made: []container.Summary{{ID: "mine", Created: 1000}, {ID: "another's", Created: 995},
+		{ID: "left", Created: 900}}}
 	require.NoError(t, launch{engine: e, home: "here"}.removeUnstarted(t.Context(), "mine"))
 	assert.Equal(t, []string{"left"}, e.removed)
 }

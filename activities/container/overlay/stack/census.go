@@ -35,8 +35,8 @@ func processes() ([]process, error) {
 	return all, nil
 }
 
-// members lists the processes in the container's PID namespace and its descendants, from the container's own /proc: the
-// cost does not depend on what else the host runs.
+// members lists the processes in the container's PID namespace and its descendants, from the
+// container's own /proc: the cost does not depend on what else the host runs.
 func (t *Target) members() ([]process, error) {
 	names, err := t.ownProcesses()
 	if err != nil {
@@ -52,7 +52,8 @@ func (t *Target) members() ([]process, error) {
 	return all, nil
 }
 
-// ownProcesses reads the container's own /proc, after checking that it belongs to the container's PID namespace.
+// ownProcesses reads the container's own /proc, after checking that it belongs to the container's
+// PID namespace.
 func (t *Target) ownProcesses() ([]os.DirEntry, error) {
 	if t.procs < 0 {
 		fd, err := unix.Openat(t.root, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -94,8 +95,8 @@ func (t *Target) ownsProcess(p process) bool {
 	return false
 }
 
-// visitDevices calls on with the device of the root and working directory of each thread of the process, until on returns
-// true.
+// visitDevices calls on with the device of the root and working directory of each thread of the
+// process, until on returns true.
 func (p process) visitDevices(on func(dev uint64) bool) bool {
 	if visitDevicesOf(p.dir, on) {
 		return true
@@ -122,7 +123,8 @@ const singleThreadLinks = 3
 func visitDevicesOf(dir string, on func(dev uint64) bool) bool {
 	for _, what := range []string{"/root", "/cwd"} {
 		var st unix.Statx_t // DONT_SYNC: do not ask a FUSE filesystem
-		if unix.Statx(unix.AT_FDCWD, dir+what, unix.AT_STATX_DONT_SYNC, 0, &st) == nil && on(unix.Mkdev(st.Dev_major, st.Dev_minor)) {
+		if unix.Statx(unix.AT_FDCWD, dir+what, unix.AT_STATX_DONT_SYNC, 0, &st) == nil &&
+			on(unix.Mkdev(st.Dev_major, st.Dev_minor)) {
 			return true
 		}
 	}
@@ -131,8 +133,8 @@ func visitDevicesOf(dir string, on func(dev uint64) bool) bool {
 
 const kcmpFS = 3 // KCMP_FS
 
-// sharedBy reports whether a thread shares its root and working directory with the first thread. It is false if the kernel
-// does not say, or if the first thread has exited.
+// sharedBy reports whether a thread shares its root and working directory with the first thread. It
+// is false if the kernel does not say, or if the first thread has exited.
 func (p process) sharedBy(thread string) bool {
 	id, err := strconv.Atoi(thread)
 	if err != nil || p.pid == 0 {
@@ -161,11 +163,13 @@ func (p process) holdsMount(mount int) bool {
 // presence says which of our filesystems a process uses.
 type presence struct {
 	process
-	// inBase: its root or working directory is on the container's own root; inTop: on a top, or it has a file there open.
+	// inBase: its root or working directory is on the container's own root; inTop: on a top, or it has
+	// a file there open.
 	inBase, inTop bool
 }
 
-// locate finds out what a process uses. A base of 0 is not looked for; the top may have been unmounted.
+// locate finds out what a process uses. A base of 0 is not looked for; the top may have been
+// unmounted.
 func (p process) locate(base uint64, top Top) presence {
 	at := presence{process: p}
 	p.visitDevices(func(dev uint64) bool {
@@ -176,8 +180,8 @@ func (p process) locate(base uint64, top Top) presence {
 	return at
 }
 
-// Users counts the processes, of the container or not, whose root or working directory is in a top, and those of the
-// container that have a file there open. The top may have been unmounted.
+// Users counts the processes, of the container or not, whose root or working directory is in a top,
+// and those of the container that have a file there open. The top may have been unmounted.
 func (t *Target) Users(top Top) (int, error) {
 	top, err := t.dropStaleID(top)
 	if err != nil {
@@ -193,7 +197,8 @@ func (t *Target) Users(top Top) (int, error) {
 	return n, err
 }
 
-// NameUsers lists the command lines of the container's own among the processes that [Target.Users] counts.
+// NameUsers lists the command lines of the container's own among the processes that [Target.Users]
+// counts.
 func (t *Target) NameUsers(top Top) (names []string, err error) {
 	top, err = t.dropStaleID(top)
 	if err != nil {
@@ -211,7 +216,8 @@ func (t *Target) NameUsers(top Top) (names []string, err error) {
 	return names, err
 }
 
-// usesTop reports whether a process uses a top. Open files are looked for only in processes of the container.
+// usesTop reports whether a process uses a top. Open files are looked for only in processes of the
+// container.
 func (t *Target) usesTop(p process, top Top) bool {
 	if t.ownsProcess(p) {
 		return p.locate(0, top).inTop
@@ -233,9 +239,10 @@ func (t *Target) dropStaleID(top Top) (Top, error) {
 // foreignGrace is how long EndUsers waits for processes that are not the container's.
 const foreignGrace = 10 * time.Second
 
-// EndUsers kills the container's processes that use a top, and returns when none is left. Processes of others (of an engine
-// on its way in or out) are given a while to leave, and are not killed. If vacant, the kernel reported the top as unused
-// when it was unmounted: then only processes in mount namespaces of their own can use it, under other mount IDs.
+// EndUsers kills the container's processes that use a top, and returns when none is left. Processes
+// of others (of an engine on its way in or out) are given a while to leave, and are not killed. If
+// vacant, the kernel reported the top as unused when it was unmounted: then only processes in mount
+// namespaces of their own can use it, under other mount IDs.
 func (t *Target) EndUsers(ctx context.Context, top Top, vacant bool) error {
 	if vacant {
 		all, err := t.members()
@@ -294,7 +301,8 @@ func waitUntilNone(ctx context.Context, count func() (left int, err error)) erro
 	}
 }
 
-// killUsers kills the container's processes that use the top, and counts them; with others, it also counts those of others.
+// killUsers kills the container's processes that use the top, and counts them; with others, it also
+// counts those of others.
 func (t *Target) killUsers(top Top, others bool) (left int, err error) {
 	all, err := processes()
 	if err != nil {
@@ -348,12 +356,13 @@ func (p process) killIf(holds func() bool) error {
 	return nil
 }
 
-// EndMarked kills the container's processes that have a variable ("NAME=value") in their environment, and returns when none
-// is left. Ended reports whether there were any.
+// EndMarked kills the container's processes that have a variable ("NAME=value") in their
+// environment, and returns when none is left. Ended reports whether there were any.
 func (t *Target) EndMarked(ctx context.Context, variable string) (ended bool, err error) {
 	err = waitUntilNone(ctx, func() (left int, err error) {
 		// Most often there are none, and the container's own /proc has few to look at.
-		if all, err := t.members(); err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.hasVariable(variable) }) {
+		if all, err := t.members(); err == nil &&
+			!slices.ContainsFunc(all, func(p process) bool { return p.hasVariable(variable) }) {
 			return 0, nil
 		}
 		all, err := processes()

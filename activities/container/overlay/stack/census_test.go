@@ -17,8 +17,8 @@ import (
 
 const threadEnv = "UNWIND_TEST_THREAD"
 
-// oneThreadEnters makes of this process one whose first thread stands outside, or has ended, and of which another thread
-// stands in a container.
+// oneThreadEnters makes of this process one whose first thread stands outside, or has ended, and of
+// which another thread stands in a container.
 func oneThreadEnters(pid string) {
 	go func() {
 		runtime.LockOSThread()

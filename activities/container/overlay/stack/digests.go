@@ -15,8 +15,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Digests caches digests of content by inode. A file is read again if its ctime has changed, which, unlike its mtime, no
-// process can set back.
+// Digests caches digests of content by inode. A file is read again if its ctime has changed, which,
+// unlike its mtime, no process can set back.
 type Digests struct {
 	mu    sync.Mutex
 	known map[fileState]string
@@ -34,11 +34,12 @@ func stateOf(st unix.Stat_t) fileState { return fileState{st.Dev, st.Ino, st.Siz
 // maxDigests bounds the cache; an entry takes about 200 bytes.
 const maxDigests = 200_000
 
-// clockSlack is more than the granularity of the kernel's file clock: a file changed this shortly before it was read may
-// change again within the same timestamp.
+// clockSlack is more than the granularity of the kernel's file clock: a file changed this shortly
+// before it was read may change again within the same timestamp.
 const clockSlack = 100 * time.Millisecond
 
-// digestReader is one pass over a container's files. It walks folders, and hashes files, on all processors.
+// digestReader is one pass over a container's files. It walks folders, and hashes files, on all
+// processors.
 type digestReader struct {
 	known *Digests
 	skip  func(path string) bool
@@ -57,7 +58,8 @@ func newDigestReader(known *Digests, skip func(path string) bool) *digestReader 
 	return r
 }
 
-// digest finds the digest of the content of the file at a path: now if it is cached, otherwise before wait returns.
+// digest finds the digest of the content of the file at a path: now if it is cached, otherwise
+// before wait returns.
 func (r *digestReader) digest(it filetree.Node, path string, found *string) error {
 	state := stateOf(it.Stat)
 	if known, ok := r.known.get(state); ok {
@@ -84,7 +86,8 @@ func (r *digestReader) hash(f *os.File, state fileState) (string, error) {
 		return "", err
 	}
 	var after unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &after) == nil && stateOf(after) == state && began.Sub(time.Unix(state.changed.Unix())) > clockSlack {
+	if unix.Fstat(int(f.Fd()), &after) == nil && stateOf(after) == state &&
+		began.Sub(time.Unix(state.changed.Unix())) > clockSlack {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.read[state] = sum
@@ -113,8 +116,8 @@ func (d *Digests) add(read map[fileState]string) {
 	}
 }
 
-// hasSharedMappings reports whether a process of the container maps a file shared and writable: the kernel updates ctime
-// only on the first write to a page of such a mapping.
+// hasSharedMappings reports whether a process of the container maps a file shared and writable: the
+// kernel updates ctime only on the first write to a page of such a mapping.
 func (t *Target) hasSharedMappings() bool {
 	all, err := t.members()
 	if err != nil {
@@ -134,10 +137,11 @@ func (t *Target) hasSharedMappings() bool {
 	return false
 }
 
-// isSharedMapping reports whether a line of /proc/PID/maps is a writable shared mapping of a file. Device 0:1 is shared
-// memory of the kernel's own.
+// isSharedMapping reports whether a line of /proc/PID/maps is a writable shared mapping of a file.
+// Device 0:1 is shared memory of the kernel's own.
 func isSharedMapping(line string) bool {
 	f := strings.Fields(line)
 	const rights, device, number = 1, 3, 4
-	return len(f) > number && strings.HasPrefix(f[rights][1:], "w") && strings.HasSuffix(f[rights], "s") && f[device] != "00:01" && f[number] != "0"
+	return len(f) > number && strings.HasPrefix(f[rights][1:], "w") && strings.HasSuffix(f[rights], "s") &&
+		f[device] != "00:01" && f[number] != "0"
 }

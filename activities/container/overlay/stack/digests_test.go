@@ -13,7 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// digestBy is the digest of a file as a new reading tells it, and whether it has read it so that it is known from then on.
+// digestBy is the digest of a file as a new reading tells it, and whether it has read it so that it
+// is known from then on.
 func digestBy(t testing.TB, known *Digests, file string) (sum string, learned bool) {
 	t.Helper()
 	it, err := filetree.Open(unix.AT_FDCWD, file)
@@ -35,7 +36,8 @@ func TestAFileIsReadAgainWhereItCanHaveChanged(t *testing.T) {
 	known := &Digests{}
 	first, learned := digestBy(t, known, file)
 	require.False(t, learned, "it has changed just now, and may again at the same time")
-	require.Eventually(t, func() bool { _, learned = digestBy(t, known, file); return learned }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { _, learned = digestBy(t, known, file); return learned }, time.Minute,
+		time.Millisecond)
 	again, learned := digestBy(t, known, file)
 	assert.Equal(t, first, again)
 	assert.False(t, learned, "it is not read again")

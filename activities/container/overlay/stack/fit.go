@@ -17,8 +17,8 @@ import (
 
 const moveMountBeneath = 0x200 // MOVE_MOUNT_BENEATH, since Linux 6.5
 
-// Probe tries, in a mount namespace of its own, whether this host can stack overlays with layers in dir. An UnfitError says
-// what is missing.
+// Probe tries, in a mount namespace of its own, whether this host can stack overlays with layers in
+// dir. An UnfitError says what is missing.
 func Probe(dir string) error {
 	if os.Geteuid() != 0 {
 		return unfit("the helper does not run as root")
@@ -35,7 +35,8 @@ func Probe(dir string) error {
 	}
 	return onThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-			return unfit("the engine lets no container make mount namespaces (%v); allow SYS_ADMIN for the helper container", err)
+			return unfit("the engine lets no container make mount namespaces (%v); allow SYS_ADMIN for the helper container",
+				err)
 		}
 		if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			return unfit("the engine lets no container mount (%v); allow SYS_ADMIN for the helper container", err)
@@ -48,14 +49,16 @@ func Probe(dir string) error {
 			if over[i], err = makeOverlay("probe", lower, i+1, 0); IsFull(err) {
 				return err
 			} else if err != nil {
-				return unfit("this kernel, or the filesystem of %s, cannot make overlays that grow (they need Linux 6.8): %v", dir, err)
+				return unfit("this kernel, or the filesystem of %s, cannot make overlays that grow (they need Linux 6.8): %v", dir,
+					err)
 			}
 			defer unix.Close(over[i])
 		}
 		if err := unix.MoveMount(over[0], "", unix.AT_FDCWD, "r", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 			return unfit("an overlay cannot be mounted here: %v", err)
 		}
-		err := unix.MoveMount(over[1], "", over[0], "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|moveMountBeneath)
+		err := unix.MoveMount(over[1], "", over[0], "",
+			unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH|moveMountBeneath)
 		if err != nil {
 			return unfit("this kernel cannot mount beneath a mount (it needs Linux 6.5): %v", err)
 		}
@@ -63,8 +66,9 @@ func Probe(dir string) error {
 	})
 }
 
-// TryOverlay mounts and drops an overlay of a new layer in dir over the container's own root. It returns an UnfitError if
-// that root cannot be a lower layer: an overlay cannot, nor can some filesystems.
+// TryOverlay mounts and drops an overlay of a new layer in dir over the container's own root. It
+// returns an UnfitError if that root cannot be a lower layer: an overlay cannot, nor can some
+// filesystems.
 func (t *Target) TryOverlay(dir string) error {
 	if err := layer.Make(dir, 1); err != nil {
 		return err
@@ -85,7 +89,9 @@ func (t *Target) TryOverlay(dir string) error {
 		}
 		over, err := makeOverlay("try", nil, 1, 0)
 		if err != nil && !IsFull(err) {
-			return unfit("no overlay can be mounted over the container's own root (%v); move the engine's data to a filesystem that is not an overlay itself", err)
+			return unfit(
+				"no overlay can be mounted over the container's own root (%v); move the engine's data to a filesystem that is "+
+					"not an overlay itself", err)
 		}
 		fds.add(over, "", err)
 		return err
@@ -107,9 +113,12 @@ func (t *Target) CheckFit(s Survey) error {
 	for _, m := range s.mounts {
 		switch {
 		case m.shared: // an unmount in a copy would propagate
-			return unfit("mounts at %s in the container propagate to other namespaces; mount them without shared propagation", m.at)
+			return unfit("mounts at %s in the container propagate to other namespaces; mount them without shared propagation",
+				m.at)
 		case m.id == s.baseID && m.dev != s.Base:
-			return unfit("the container's filesystem numbers its folders with another device than its mount (btrfs does); have the engine keep its data on another filesystem")
+			return unfit(
+				"the container's filesystem numbers its folders with another device than its mount (btrfs does); have the " +
+					"engine keep its data on another filesystem")
 		}
 	}
 	if err := t.checkRoot(s); err != nil {
@@ -118,8 +127,8 @@ func (t *Target) CheckFit(s Survey) error {
 	return s.fitMounts()
 }
 
-// checkRoot returns an UnfitError if the root of the container's first process is not the container's, which layers are put
-// over.
+// checkRoot returns an UnfitError if the root of the container's first process is not the
+// container's, which layers are put over.
 func (t *Target) checkRoot(s Survey) error {
 	var top unix.Statx_t
 	err := onThread(func() error {
@@ -134,7 +143,8 @@ func (t *Target) checkRoot(s Survey) error {
 	return err
 }
 
-const otherRoot = "the container's first process has another root than the container (chroot); let it stay in the container's"
+const otherRoot = "the container's first process has another root than the container (chroot); let it stay in the " +
+	"container's"
 
 // fitMounts checks for the engine's own filesystems that the top needs.
 func (s Survey) fitMounts() error {
@@ -151,8 +161,8 @@ func (s Survey) fitMounts() error {
 	return nil
 }
 
-// isIdleProgram reports whether a program only waits and touches no file, so that its root does not matter. A server may have
-// any name, but hardly the arguments too.
+// isIdleProgram reports whether a program only waits and touches no file, so that its root does not
+// matter. A server may have any name, but hardly the arguments too.
 func isIdleProgram(argv []string) bool {
 	switch filepath.Base(argv[0]) {
 	case "sleep":
@@ -169,9 +179,9 @@ func isIdleProgram(argv []string) bool {
 
 var isDuration = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?[smhd]?|infinity|inf)$`)
 
-// CheckIdle returns an UnfitError if a process of the container has the container's own root and may use its files: it
-// would not see what is written to the layers, and its own writes would go below them. It counts the processes that use the
-// top.
+// CheckIdle returns an UnfitError if a process of the container has the container's own root and
+// may use its files: it would not see what is written to the layers, and its own writes would go
+// below them. It counts the processes that use the top.
 func (t *Target) CheckIdle(s Survey) (users int, err error) {
 	var top Top
 	if n := len(s.Tops); n > 0 {
@@ -203,10 +213,14 @@ func (p process) checkIdle(mount int) error {
 		return err
 	}
 	if !isIdleProgram(argv) {
-		return unfit("process %q has the container's own root and may use its files; let the container only wait (sleep infinity), and start the process inside it", truncate(strings.Join(argv, " ")))
+		return unfit(
+			"process %q has the container's own root and may use its files; let the container only wait (sleep infinity), "+
+				"and start the process inside it", truncate(strings.Join(argv, " ")))
 	}
 	if p.hasSocket() {
-		return unfit("process %q, which is named like one that only waits, has a socket open; let the container only wait (sleep infinity), and start the process inside it", truncate(argv[0]))
+		return unfit(
+			"process %q, which is named like one that only waits, has a socket open; let the container only wait (sleep "+
+				"infinity), and start the process inside it", truncate(argv[0]))
 	}
 	if at := p.fileOpenForWriting(mount); at != "" {
 		return unfit("process %q has %s open for writing; have it write to a volume", truncate(argv[0]), at)
@@ -253,7 +267,8 @@ func (p process) fileOpenForWriting(mount int) string {
 		var at int64
 		var flags uint32
 		var on int
-		if _, err := fmt.Sscanf(string(info), "pos:\t%d\nflags:\t%o\nmnt_id:\t%d\n", &at, &flags, &on); err != nil || on != mount || flags&unix.O_ACCMODE == unix.O_RDONLY {
+		if _, err := fmt.Sscanf(string(info), "pos:\t%d\nflags:\t%o\nmnt_id:\t%d\n", &at, &flags, &on); err != nil ||
+			on != mount || flags&unix.O_ACCMODE == unix.O_RDONLY {
 			continue
 		}
 		if name, err := os.Readlink(p.dir + "/fd/" + fd.Name()); err == nil {

@@ -17,14 +17,17 @@ func TestAServerIsNotTakenForAProgramThatWaits(t *testing.T) {
 		idle    bool
 		program string
 	}{
-		{true, "sleep 600"}, {true, "/bin/sleep 1.5h 2"}, {true, "sleep infinity"}, {true, "/pause"}, {true, "tail -f /dev/null"}, {true, "/sbin/docker-init -- x"},
-		{false, "sleep"}, {false, "sleep --listen 80"}, {false, "/opt/sleep /etc/sleep.conf"}, {false, "pause -p 80"}, {false, "tail -f /var/log/x"},
+		{true, "sleep 600"}, {true, "/bin/sleep 1.5h 2"}, {true, "sleep infinity"}, {true, "/pause"},
+		{true, "tail -f /dev/null"}, {true, "/sbin/docker-init -- x"},
+		{false, "sleep"}, {false, "sleep --listen 80"}, {false, "/opt/sleep /etc/sleep.conf"}, {false, "pause -p 80"}, {false,
+			"tail -f /var/log/x"},
 	} {
 		assert.Equal(t, c.idle, isIdleProgram(strings.Fields(c.program)), c.program)
 	}
 	for _, c := range []struct{ start, why string }{
 		{"exec bash -c 'echo x; exec -a pause cat'", ""},
-		{"exec bash -c 'echo x; exec 3<>/dev/udp/127.0.0.1/9; exec -a pause cat'", `process "pause", which is named like one that only waits, has a socket open`},
+		{"exec bash -c 'echo x; exec 3<>/dev/udp/127.0.0.1/9; exec -a pause cat'",
+			`process "pause", which is named like one that only waits, has a socket open`},
 		{"exec bash -c 'echo x; exec -a pause sleep 599'", `process "pause 599" has the container's own root`},
 	} {
 		b := newBox(t)
@@ -49,7 +52,8 @@ func TestAFirstProcessWithAnotherRootIsUnfit(t *testing.T) {
 	b := newBox(t)
 	require.NoError(t, b.CheckFit(b.survey(t)))
 	jail := "/srv/" + filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())
-	b.Start("mkdir " + jail + " && cp $(command -v busybox) " + jail + "/busybox && echo x && exec chroot " + jail + " /busybox sleep 597")
+	b.Start("mkdir " + jail + " && cp $(command -v busybox) " + jail + "/busybox && echo x && exec chroot " + jail +
+		" /busybox sleep 597")
 	var jailed int
 	require.Eventually(t, func() bool {
 		all, err := processes()

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InterruptedShow reports whether a Show was interrupted: the next or former top is at the doorway or beneath the top.
+// InterruptedShow reports whether a Show was interrupted: the next or former top is at the doorway
+// or beneath the top.
 func (s Survey) InterruptedShow() bool { return len(s.Tops) > 1 || len(s.Tops) == 1 && s.Aside != nil }
 
 // FinishShow removes what an interrupted Show left. [Target.Survey] then tells which top won.
@@ -30,8 +31,8 @@ func (t *Target) FinishShow() error {
 // RemoveTop unmounts our topmost overlay, never the container's own root.
 func (t *Target) RemoveTop() error { return t.withTop(unmountRoot) }
 
-// MoveTopAside moves the top to the doorway of the container's own root, which is visible from then on. Processes in the
-// top keep it as it was; new ones get the container's own root.
+// MoveTopAside moves the top to the doorway of the container's own root, which is visible from then
+// on. Processes in the top keep it as it was; new ones get the container's own root.
 func (t *Target) MoveTopAside() error {
 	return t.withTop(func(top int) error {
 		how := unix.MOVE_MOUNT_F_EMPTY_PATH

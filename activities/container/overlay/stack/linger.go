@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// formerTops are unused former tops, kept open for a while. Closing the last reference to an overlay syncs the whole
-// filesystem of its upper layer, and would hold up the next replacement of a top. So they are closed together and later,
-// when most of it has been written anyway, and soon after layers have been removed, whose space they pin: see
-// [CloseFormerTopsSoon].
+// formerTops are unused former tops, kept open for a while. Closing the last reference to an
+// overlay syncs the whole filesystem of its upper layer, and would hold up the next replacement of
+// a top. So they are closed together and later, when most of it has been written anyway, and soon
+// after layers have been removed, whose space they pin: see [CloseFormerTopsSoon].
 type formerTops struct {
 	mu  sync.Mutex
 	fds []int
@@ -23,7 +23,8 @@ var openFormerTops formerTops
 const (
 	// lingerTime is longer than the kernel keeps dirty pages before it writes them back.
 	lingerTime = 30 * time.Second
-	// soonTime is how long the space of removed layers may stay pinned: the undos of a task then wait for few syncs, not each for one.
+	// soonTime is how long the space of removed layers may stay pinned: the undos of a task then wait
+	// for few syncs, not each for one.
 	soonTime = time.Second
 	// leastRoom and leastInodes are the free space that makes pinning some harmless.
 	leastRoom, leastInodes = 1 << 30, 10_000
@@ -31,8 +32,8 @@ const (
 	mostLingering = 100
 )
 
-// add takes over fd, a former top, and layers, the folder of its layers: a path would lead elsewhere for a thread that has
-// entered the container.
+// add takes over fd, a former top, and layers, the folder of its layers: a path would lead
+// elsewhere for a thread that has entered the container.
 func (l *formerTops) add(fd, layers int) {
 	if isShortOfSpace(layers) {
 		go unix.Close(fd)
@@ -49,7 +50,8 @@ func (l *formerTops) add(fd, layers int) {
 	}
 }
 
-// isShortOfSpace reports whether a disk needs the space that a former top pins: inodes, and what was deleted in it.
+// isShortOfSpace reports whether a disk needs the space that a former top pins: inodes, and what
+// was deleted in it.
 func isShortOfSpace(folder int) bool {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(folder, &fs); err != nil {
@@ -61,8 +63,8 @@ func isShortOfSpace(folder int) bool {
 // CloseFormerTops closes all former tops now, so that the space of removed layers becomes free.
 func CloseFormerTops() { openFormerTops.closeAll() }
 
-// CloseFormerTopsSoon closes all former tops after a moment, those too that are added until then; or now, if the disk that folder
-// is on needs the space.
+// CloseFormerTopsSoon closes all former tops after a moment, those too that are added until then;
+// or now, if the disk that folder is on needs the space.
 func CloseFormerTopsSoon(folder string) {
 	fd, err := unix.Open(folder, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	short := err != nil || isShortOfSpace(fd)

@@ -57,7 +57,8 @@ type Top struct {
 
 // Survey is what is mounted over a container's root.
 type Survey struct {
-	// Tops are the overlays, the lowest first. There are two if a Show was interrupted: the lower one is the newer.
+	// Tops are the overlays, the lowest first. There are two if a Show was interrupted: the lower one
+	// is the newer.
 	Tops []Top
 	// Aside is the overlay at the doorway, put there by [Target.MoveTopAside].
 	Aside *Top
@@ -76,8 +77,8 @@ func (s Survey) topID() int {
 	return s.baseID
 }
 
-// mountsOnTop lists the mounts on the topmost root: those to be cloned with all that is mounted on them, and those below
-// /dev, one by one and parents first, because the door is not cloned.
+// mountsOnTop lists the mounts on the topmost root: those to be cloned with all that is mounted on
+// them, and those below /dev, one by one and parents first, because the door is not cloned.
 func (s Survey) mountsOnTop() (direct, inDev []mount) {
 	on := map[int][]mount{}
 	for _, m := range s.mounts {
@@ -105,7 +106,8 @@ func (s Survey) mountsOnTop() (direct, inDev []mount) {
 	return direct, inDev
 }
 
-// Survey reads what is mounted over the container's root. Anything but overlays of ours is an UnfitError.
+// Survey reads what is mounted over the container's root. Anything but overlays of ours is an
+// UnfitError.
 func (t *Target) Survey() (s Survey, err error) {
 	var base unix.Statx_t
 	if err := unix.Statx(t.root, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID|unix.STATX_BASIC_STATS, &base); err != nil {

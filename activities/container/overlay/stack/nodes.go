@@ -6,12 +6,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
-// RecreateNodes makes nodes below the container's /dev that are not as listed: see [layer.RecreateNodes].
+// RecreateNodes makes nodes below the container's /dev that are not as listed: see
+// [layer.RecreateNodes].
 func (t *Target) RecreateNodes(nodes []layer.Change) error {
 	var dev int
 	err := onThread(func() (err error) {
 		if err = t.enterMountNamespace(); err == nil {
-			dev, err = unix.OpenTree(unix.AT_FDCWD, layer.Devices, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+			dev, err = unix.OpenTree(unix.AT_FDCWD, layer.Devices,
+				unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 		}
 		return err
 	})

@@ -10,20 +10,24 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
-// TestAReverseLayerShowsWhatWasThereBefore looks before the layers are written, when some of them are, and when all are.
+// TestAReverseLayerShowsWhatWasThereBefore looks before the layers are written, when some of them
+// are, and when all are.
 func TestAReverseLayerShowsWhatWasThereBefore(t *testing.T) {
 	t.Parallel()
 	b := newBox(t)
 	b.ForEverything()
-	b.Do("cd /srv; mkdir -p deep/er/est gone/x; echo 1 >deep/er/est/1; echo 2 >deep/er/2; ln deep/er/2 deep/two; echo s >gone/x/s; echo f >folder; touch -d @7.5 deep/er deep")
+	b.Do("cd /srv; mkdir -p deep/er/est gone/x; echo 1 >deep/er/est/1; echo 2 >deep/er/2; ln deep/er/2 deep/two; echo " +
+		"s >gone/x/s; echo f >folder; touch -d @7.5 deep/er deep")
 	before := b.Files()
 	b.show(t, 1)
 	b.ChangeEverything()
 	b.show(t, 2, 1)
-	b.Do("cd /srv; rm -r c; echo again >c; rm out; mkdir out; echo in >out/sh; echo new >deep/er/new; rm -r gone; rm folder; mkdir folder; touch folder/x")
+	b.Do("cd /srv; rm -r c; echo again >c; rm out; mkdir out; echo in >out/sh; echo new >deep/er/new; rm -r gone; rm " +
+		"folder; mkdir folder; touch folder/x")
 	one := b.Files()
 	b.show(t, 3, 1, 2)
-	b.Do("cd /srv; rm -r deep; mkdir -p deep/er; echo other >deep/er/2; mkdir gone; rm -r folder; rm out/sh; touch -d @1.123456789 .")
+	b.Do("cd /srv; rm -r deep; mkdir -p deep/er; echo other >deep/er/2; mkdir gone; rm -r folder; rm out/sh; touch -d " +
+		"@1.123456789 .")
 	after := b.Files()
 	b.show(t, 4, 1, 2, 3)
 	require.NoError(t, b.Base().Reverse(b.layers, []int{1, 2, 3}, 5))

@@ -19,8 +19,8 @@ type View struct {
 	Dir string
 	// Name identifies this top: [Survey] returns it.
 	Name string
-	// Lower are the layers between the base and the upper one, the oldest first. They must not change. The kernel allows
-	// fewer than 500.
+	// Lower are the layers between the base and the upper one, the oldest first. They must not change.
+	// The kernel allows fewer than 500.
 	Lower []int
 	// Upper is the layer written to.
 	Upper int
@@ -28,7 +28,8 @@ type View struct {
 	Door string
 }
 
-// makeOverlay makes a detached overlay of the layers below the working directory, with b as the lowest.
+// makeOverlay makes a detached overlay of the layers below the working directory, with b as the
+// lowest.
 func makeOverlay(name string, lower []int, upper, attributes int) (int, error) {
 	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -43,7 +44,8 @@ func makeOverlay(name string, lower []int, upper, attributes int) (int, error) {
 	settings = append(settings,
 		[2]string{"lowerdir+", "b"}, [2]string{"upperdir", n + "/u"}, [2]string{"workdir", n + "/w"},
 		// Override kernel build options: a layer must not depend on inodes of others.
-		[2]string{"index", "off"}, [2]string{"metacopy", "off"}, [2]string{"redirect_dir", "nofollow"}, [2]string{"xino", "off"},
+		[2]string{"index", "off"}, [2]string{"metacopy", "off"}, [2]string{"redirect_dir", "nofollow"}, [2]string{"xino",
+			"off"},
 	)
 	for _, s := range settings {
 		if err := unix.FsconfigSetString(fs, s[0], s[1]); err != nil {
@@ -64,8 +66,8 @@ func makeOverlay(name string, lower []int, upper, attributes int) (int, error) {
 	return fd, nil
 }
 
-// checkWritable fails if the overlay is read-only: a kernel that cannot make its folder in work makes it so without an
-// error.
+// checkWritable fails if the overlay is read-only: a kernel that cannot make its folder in work
+// makes it so without an error.
 func checkWritable(overlay int, work string) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(overlay, &fs); err != nil || fs.Flags&unix.ST_RDONLY == 0 {
@@ -88,10 +90,11 @@ func kernelMessage(fs int) string {
 	return " (" + strings.TrimSpace(string(said[:n])) + ")"
 }
 
-// Show mounts v as the top in place of the former one, which s describes. It prepares the new top, and calls ready before
-// it changes anything in the container. Processes keep their root; with carry, those whose root is the former top get the
-// new one, which is meant for those that enter at this moment. Vacant reports that the kernel unmounted the former top as
-// unused. An interrupted Show has to be finished first ([Target.FinishShow]).
+// Show mounts v as the top in place of the former one, which s describes. It prepares the new top,
+// and calls ready before it changes anything in the container. Processes keep their root; with
+// carry, those whose root is the former top get the new one, which is meant for those that enter at
+// this moment. Vacant reports that the kernel unmounted the former top as unused. An interrupted
+// Show has to be finished first ([Target.FinishShow]).
 func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (top Top, vacant bool, err error) {
 	if s.InterruptedShow() {
 		return top, false, errors.New("an earlier change of the container's top is not finished")
@@ -111,7 +114,8 @@ func (t *Target) Show(s Survey, v View, carry bool, ready func() error) (top Top
 }
 
 // show calls half between the halves of a change, where tests interrupt it.
-func (t *Target) show(s Survey, v View, change topSwitch, ready func() error, half func()) (shown Top, vacant bool, err error) {
+func (t *Target) show(s Survey, v View, change topSwitch, ready func() error, half func()) (shown Top, vacant bool,
+	err error) {
 	if err := t.CopyRootMetadata(v); err != nil {
 		return shown, false, wrap("the new layer's own attributes", err)
 	}
@@ -123,7 +127,8 @@ func (t *Target) show(s Survey, v View, change topSwitch, ready func() error, ha
 	if fds.err != nil {
 		return shown, false, fds.err
 	}
-	err = unix.MountSetattr(door, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+	err = unix.MountSetattr(door, "", unix.AT_EMPTY_PATH,
+		&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
 	if err != nil {
 		return shown, false, wrap("the door", err)
 	}
@@ -143,7 +148,8 @@ func (t *Target) show(s Survey, v View, change topSwitch, ready func() error, ha
 		if i < len(direct) {
 			deep = unix.AT_RECURSIVE
 		}
-		subs = append(subs, fds.cloneTree(top, strings.TrimPrefix(m.at, "/"), deep|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT))
+		subs = append(subs,
+			fds.cloneTree(top, strings.TrimPrefix(m.at, "/"), deep|unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT))
 	}
 	if fds.err != nil {
 		return shown, false, fds.err
@@ -212,9 +218,9 @@ func (t *Target) CopyRootMetadata(v View) error {
 // Untouched reports whether the upper layer of v is still empty.
 func (t *Target) Untouched(v View) (bool, error) { return t.Base().Untouched(v.Dir, v.Lower, v.Upper) }
 
-// A topSwitch mounts the tree whole over the container's root, and returns where the former top is now. The thread is in
-// the container's namespace; host is a root outside it. Afterwards the thread uses nothing in the former top but the
-// descriptor top.
+// A topSwitch mounts the tree whole over the container's root, and returns where the former top is
+// now. The thread is in the container's namespace; host is a root outside it. Afterwards the thread
+// uses nothing in the former top but the descriptor top.
 type topSwitch func(t *Target, host, top, whole int, half func()) (old mountPoint, err error)
 
 // mountPoint is where a mount can be unmounted: a name in an open folder.
@@ -246,9 +252,9 @@ func (t *Target) mountBeneath(host, top, whole int, half func()) (old mountPoint
 	return mountPoint{t.root, "."}, nil // umount takes the topmost one there
 }
 
-// pivotRoot switches tops with pivot_root, which moves every process whose root is the old one. The new top is first
-// attached at the doorway of the old one; the old one then goes to the doorway of the new one, because a process that
-// enters while the old one is dismantled must find the new one.
+// pivotRoot switches tops with pivot_root, which moves every process whose root is the old one. The
+// new top is first attached at the doorway of the old one; the old one then goes to the doorway of
+// the new one, because a process that enters while the old one is dismantled must find the new one.
 func (t *Target) pivotRoot(_, top, whole int, half func()) (old mountPoint, err error) {
 	if err := unix.MoveMount(whole, "", top, doorway, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return old, wrap("attaching the new top", err)
@@ -264,8 +270,8 @@ func (t *Target) pivotRoot(_, top, whole int, half func()) (old mountPoint, err 
 	return mountPoint{whole, doorway}, nil
 }
 
-// unmountFormerTop unmounts the former top, open as top, after what is mounted on it. If a plain umount succeeds, no
-// process uses it: the kernel counts roots, working directories and open files.
+// unmountFormerTop unmounts the former top, open as top, after what is mounted on it. If a plain
+// umount succeeds, no process uses it: the kernel counts roots, working directories and open files.
 func (old mountPoint) unmountFormerTop(s Survey, top int, fds *handles, half func()) (vacant bool, err error) {
 	if err := unix.Fchdir(top); err != nil {
 		return false, wrap("the old top", err)
@@ -294,8 +300,8 @@ func unmountRoot(fd int) error {
 	return wrap("taking the old top off", unix.Unmount(".", unix.MNT_DETACH))
 }
 
-// isolateMounts gives the thread a private mount namespace, with the layers at its working directory and the base at b in
-// it.
+// isolateMounts gives the thread a private mount namespace, with the layers at its working
+// directory and the base at b in it.
 func isolateMounts(layers, base int) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return wrap("making a mount namespace", err)
@@ -321,7 +327,8 @@ func attributesOf(fd int) (int, error) {
 	attributes := 0
 	for flag, attr := range map[int64]int{
 		unix.ST_RDONLY: unix.MOUNT_ATTR_RDONLY, unix.ST_NOSUID: unix.MOUNT_ATTR_NOSUID, unix.ST_NODEV: unix.MOUNT_ATTR_NODEV,
-		unix.ST_NOEXEC: unix.MOUNT_ATTR_NOEXEC, unix.ST_NOATIME: unix.MOUNT_ATTR_NOATIME, unix.ST_NODIRATIME: unix.MOUNT_ATTR_NODIRATIME,
+		unix.ST_NOEXEC: unix.MOUNT_ATTR_NOEXEC, unix.ST_NOATIME: unix.MOUNT_ATTR_NOATIME,
+		unix.ST_NODIRATIME: unix.MOUNT_ATTR_NODIRATIME,
 	} {
 		if fs.Flags&flag != 0 {
 			attributes |= attr
@@ -367,7 +374,8 @@ func (h *handles) take(fd int) int {
 // closeOne closes one of them now.
 func (h *handles) closeOne(fd int) { unix.Close(h.take(fd)) }
 
-// close closes the rest in the background, because closing the last reference to an overlay syncs its disk.
+// close closes the rest in the background, because closing the last reference to an overlay syncs
+// its disk.
 func (h *handles) close() {
 	all := h.all
 	go func() {

@@ -22,8 +22,9 @@ type RootEntry struct {
 	Capability string `json:"capability,omitempty"`
 }
 
-// ListRoot lists what the topmost root shows, without the content of mounts on it: a mount point appears as it is below the
-// mount. Paths for which skip returns true are left out with their content. Digests that known has are not computed again.
+// ListRoot lists what the topmost root shows, without the content of mounts on it: a mount point
+// appears as it is below the mount. Paths for which skip returns true are left out with their
+// content. Digests that known has are not computed again.
 func (t *Target) ListRoot(known *Digests, skip func(path string) bool) (all []RootEntry, err error) {
 	var root int
 	err = onThread(func() (err error) {
@@ -126,8 +127,8 @@ func (r *digestReader) describe(it filetree.Node, at string) error {
 // engineMounts are the files that engines mount into each container, besides /proc and /sys.
 var engineMounts = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev"}
 
-// EngineFiles lists what the container has in the engine's own mounts, which are in no layer, without nested mounts and
-// without times.
+// EngineFiles lists what the container has in the engine's own mounts, which are in no layer,
+// without nested mounts and without times.
 func (t *Target) EngineFiles() (all []layer.Change, err error) {
 	mounts, err := t.openEngineMounts()
 	defer mounts.close()
@@ -164,14 +165,16 @@ func (all openMounts) close() {
 	}
 }
 
-// openEngineMounts opens those of the engine's own mounts that there are. What it returns with an error has to be closed too.
+// openEngineMounts opens those of the engine's own mounts that there are. What it returns with an
+// error has to be closed too.
 func (t *Target) openEngineMounts() (all openMounts, err error) {
 	err = onThread(func() error {
 		if err := t.enterMountNamespace(); err != nil {
 			return err
 		}
 		for _, at := range engineMounts {
-			mounted, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+			mounted, err := unix.OpenTree(unix.AT_FDCWD, at,
+				unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
 			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) { // does not exist, or is not a mount
 				continue
 			}
@@ -197,8 +200,8 @@ type File struct {
 	Content []byte `json:"content,omitempty"`
 }
 
-// ReadFile reads a regular file in the topmost root, or on a mount there, of at most limit bytes. A larger or irregular
-// file has no content. No link leads out of the container.
+// ReadFile reads a regular file in the topmost root, or on a mount there, of at most limit bytes. A
+// larger or irregular file has no content. No link leads out of the container.
 func (t *Target) ReadFile(at string, limit int64) (f File, err error) {
 	var it filetree.Node
 	err = onThread(func() (err error) {

@@ -35,7 +35,8 @@ func TestWhatEntersStandsInTheTop(t *testing.T) {
 
 	b.show(t, 1)
 	assert.Equal(t, before, b.Files())
-	b.Do("echo one >/srv/a; rm -r /srv/d; mkdir /srv/d; touch /srv/d/x; mv /srv/a /srv/z; echo y >/tmp/y; echo s >/dev/shm/s")
+	b.Do("echo one >/srv/a; rm -r /srv/d; mkdir /srv/d; touch /srv/d/x; mv /srv/a /srv/z; echo y >/tmp/y; echo s " +
+		">/dev/shm/s")
 	one := b.Files()
 	b.show(t, 2, 1)
 	assert.Equal(t, one, b.Files())
@@ -59,7 +60,8 @@ func TestNoLayersOverMountsThatPropagate(t *testing.T) {
 	b := newBox(t)
 	b.Do("mkdir /srv/disk")
 	b.Inside(func() error {
-		return errors.Join(unix.Mount("none", "/srv/disk", "tmpfs", 0, ""), unix.Mount("", "/srv/disk", "", unix.MS_SHARED, ""))
+		return errors.Join(unix.Mount("none", "/srv/disk", "tmpfs", 0, ""),
+			unix.Mount("", "/srv/disk", "", unix.MS_SHARED, ""))
 	})
 	err := b.CheckFit(b.survey(t))
 	require.True(t, IsUnfit(err))
@@ -163,7 +165,8 @@ func TestWhoEntersWhileTheTopsChangeFindsAWholeContainer(t *testing.T) {
 		return err
 	}))
 	assert.Equal(t, 3, enters)
-	assert.NoFileExists(t, filepath.Join(layer.Content(b.layers, 2), "srv/1"), "who enters before the change writes to the old one")
+	assert.NoFileExists(t, filepath.Join(layer.Content(b.layers, 2), "srv/1"),
+		"who enters before the change writes to the old one")
 	assert.Equal(t, "1\n2\n3\na\n", b.Do("ls /srv"), "and nothing of it is lost")
 }
 
@@ -173,7 +176,8 @@ func TestWhoStandsInATopThatIsSetAsideStaysThere(t *testing.T) {
 	base := b.Files()
 	b.show(t, 1)
 	b.Do("echo one >/srv/a")
-	said, ended := b.Start("echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; cat /srv/a; echo two >/srv/b; cat /proc/self/comm")
+	said, ended := b.Start(
+		"echo x; while [ ! -e /dev/shm/go ]; do sleep 0.01; done; cat /srv/a; echo two >/srv/b; cat /proc/self/comm")
 	require.NoError(t, b.MoveTopAside())
 	assert.Equal(t, base, b.Files(), "the container's own root shows")
 	s := b.survey(t)
@@ -352,7 +356,8 @@ func TestMergedLayersShowTheSame(t *testing.T) {
 		b.show(t, 9, 5, 3)
 		assert.Equal(t, shown(want), shown(b.Files()))
 		b.show(t, 8, 6)
-		assert.Equal(t, links.ReplaceAllString(want, ""), links.ReplaceAllString(b.Files(), ""), "what has lost a name tells of it now")
+		assert.Equal(t, links.ReplaceAllString(want, ""), links.ReplaceAllString(b.Files(), ""),
+			"what has lost a name tells of it now")
 	}
 }
 
@@ -510,7 +515,8 @@ func TestFormerTopsAreLetGoTogether(t *testing.T) {
 		openFormerTops.add(openAgain(t), roomy)
 	}
 	require.NoError(t, unix.Close(roomy))
-	require.Eventually(t, func() bool { return count() == 0 }, time.Minute, time.Millisecond, "nor are there more than so many")
+	require.Eventually(t, func() bool { return count() == 0 }, time.Minute, time.Millisecond,
+		"nor are there more than so many")
 }
 
 func openAgain(t *testing.T) int {

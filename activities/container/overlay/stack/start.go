@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WaitStarted waits until the container's first process runs its own program: before that it is still the engine's, whose
-// use of the container's files is unpredictable. It returns an UnfitError when patience is over.
+// WaitStarted waits until the container's first process runs its own program: before that it is
+// still the engine's, whose use of the container's files is unpredictable. It returns an UnfitError
+// when patience is over.
 func (t *Target) WaitStarted(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -30,7 +31,8 @@ func (t *Target) WaitStarted(ctx context.Context, patience time.Duration) error 
 	}
 }
 
-// runsOwnProgram reports whether the program of the first process is on one of the container's mounts.
+// runsOwnProgram reports whether the program of the first process is on one of the container's
+// mounts.
 func (t *Target) runsOwnProgram(s Survey) (bool, error) {
 	var program unix.Statx_t
 	if err := unix.Statx(t.proc, "exe", unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &program); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 )
 
-// Target is a running container as seen from the host. Its handles stay valid when its first process exits, and are never
-// taken for those of a process with a reused PID.
+// Target is a running container as seen from the host. Its handles stay valid when its first
+// process exits, and are never taken for those of a process with a reused PID.
 type Target struct {
 	pid   int
 	proc  int // /proc folder of its first process
@@ -23,7 +23,8 @@ type Target struct {
 	root  int // its base
 	mnt   int // its mount namespace
 	pidns uint64
-	// outside identifies the caller's own PID namespace, whose processes are not the container's; empty if they share one.
+	// outside identifies the caller's own PID namespace, whose processes are not the container's;
+	// empty if they share one.
 	outside string
 }
 
@@ -56,8 +57,8 @@ func (t *Target) open() (err error) {
 	return wrap("its process namespace", err)
 }
 
-// StartTime is when the container's first process started, in clock ticks since boot: each start of the container has its
-// own.
+// StartTime is when the container's first process started, in clock ticks since boot: each start of
+// the container has its own.
 func (t *Target) StartTime() (string, error) {
 	stat, err := t.readProc("stat")
 	if err != nil {
@@ -71,7 +72,8 @@ func (t *Target) StartTime() (string, error) {
 	return f[startTime], nil
 }
 
-// InCgroup reports whether a process belongs to a container: engines put the container's ID in the name of its cgroup.
+// InCgroup reports whether a process belongs to a container: engines put the container's ID in the
+// name of its cgroup.
 func InCgroup(pid int, container string) bool {
 	groups, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	return err == nil && strings.Contains(string(groups), container)
@@ -100,7 +102,8 @@ func (t *Target) readProc(name string) ([]byte, error) {
 	return readAll(f)
 }
 
-// onThread runs f on a thread of its own, which may change its namespaces and root, and ends with f.
+// onThread runs f on a thread of its own, which may change its namespaces and root, and ends with
+// f.
 func onThread(f func() error) error {
 	done := make(chan error)
 	go func() {

@@ -8,7 +8,8 @@ import (
 )
 
 func main() {
-	// A fifth of what a plan costs is the certificates that terraform and a provider make for each other.
+	// A fifth of what a plan costs is the certificates that terraform and a provider make for each
+	// other.
 	os.Setenv("TF_DISABLE_PLUGIN_TLS", "1")
 	terraform.Attend()
 }

@@ -1,6 +1,7 @@
-// Command runner is the first process of the container that the corpus of commands is run in. It runs each command of
-// /.commands (a JSON list) with sh, in /srv/app, looks whether anything in the filesystem is another than before, puts it
-// back, and prints the paths that were changed as a JSON list, a line for each command.
+// Command runner is the first process of the container that the corpus of commands is run in. It
+// runs each command of /.commands (a JSON list) with sh, in /srv/app, looks whether anything in the
+// filesystem is another than before, puts it back, and prints the paths that were changed as a JSON
+// list, a line for each command.
 package main
 
 import (
