@@ -22,8 +22,15 @@ type location struct {
 
 func (s location) abs() string { return filepath.Join(s.path, s.rel) }
 
-// locate resolves a parameter. follow: follow a symlink at the end.
-func (w *world) locate(field, path string, follow bool) (location, error) {
+// locate resolves a parameter, also where a symlink at its end leads.
+func (w *world) locate(field, path string) (location, error) { return w.locateBy(field, path, true) }
+
+// locateItself resolves a parameter, and stays at a symlink at its end.
+func (w *world) locateItself(field, path string) (location, error) {
+	return w.locateBy(field, path, false)
+}
+
+func (w *world) locateBy(field, path string, follow bool) (location, error) {
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
 		return location{}, w.refuse(field, path, "is not an absolute path")
 	}

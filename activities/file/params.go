@@ -60,7 +60,7 @@ func (w *world) filesToWrite(s activities.Step) ([]fileToWrite, error) {
 
 func (w *world) locateFile(field string, c content) (x fileToWrite, err error) {
 	x.given = c.Path
-	if x.location, err = w.locate(field+"path", c.Path, true); err != nil {
+	if x.location, err = w.locate(field+"path", c.Path); err != nil {
 		return x, err
 	}
 	switch {
@@ -69,7 +69,7 @@ func (w *world) locateFile(field string, c content) (x fileToWrite, err error) {
 	case c.Content != nil:
 		x.text = []byte(*c.Content)
 	default:
-		source, err := w.locate(field+"source", c.Source, true)
+		source, err := w.locate(field+"source", c.Source)
 		if err != nil {
 			return x, err
 		}
@@ -102,7 +102,7 @@ func (w *world) pathsToDelete(s activities.Step) ([]pathToDelete, error) {
 	}
 	out := make([]pathToDelete, len(paths))
 	for i, path := range paths {
-		at, err := w.locate(names(i), path, false)
+		at, err := w.locateItself(names(i), path)
 		if err != nil {
 			return nil, err
 		}

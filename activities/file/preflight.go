@@ -75,7 +75,7 @@ func (deleteVerb) preflight(w *world, o activities.Outlook) error {
 	var problems []error
 	var found []pathToDelete
 	for i, path := range paths {
-		at, err := w.locate(names(i), path, false)
+		at, err := w.locateItself(names(i), path)
 		if err == nil {
 			_, err = at.dir.Lstat(at.rel)
 			found = append(found, pathToDelete{at, path})

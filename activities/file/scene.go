@@ -58,7 +58,7 @@ func (s scene) Target() string { return s.target }
 
 // find resolves a path in this scene.
 func (s scene) find(path string) (in *os.Root, rel string, err error) {
-	at, err := s.world.locate("check", path, true)
+	at, err := s.world.locate("check", path)
 	if err != nil {
 		return nil, "", err
 	}

@@ -210,7 +210,7 @@ func (c *connection) foreseeApproved(e activities.Entry, run statement.Script, w
 	if want == "" {
 		return nil, nil
 	}
-	if r, err := c.readRecord(e.Token, false); r != nil || err != nil {
+	if r, err := c.readRecord(e.Token); r != nil || err != nil {
 		return nil, err
 	}
 	return c.foresee(run, "")
@@ -235,7 +235,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 	}
 	if !created {
 		defer c.Rollback()
-		r, err := c.readRecord(e.Token, false)
+		r, err := c.readRecord(e.Token)
 		switch {
 		case err != nil:
 			return activities.Result{}, err

@@ -140,14 +140,20 @@ func (c *connection) insertRecord(e activities.Entry, state string) (n int64, cr
 	return n, true, c.checkUnmarked(e.Token)
 }
 
-// readRecord reads the record of a token; nil if there is none. With lock, it stays locked until
-// the transaction ends.
-func (c *connection) readRecord(token string, lock bool) (*record, error) {
-	sql := "SELECT n, state, entry, result, tables, alterations, rows, outcome, holders, forgotten FROM unwind.record " +
-		"WHERE token = $1"
-	if lock {
-		sql += " FOR UPDATE"
-	}
+// readRecord reads the record of a token; nil if there is none.
+func (c *connection) readRecord(token string) (*record, error) {
+	return c.scanRecord(token, recordRow)
+}
+
+// lockRecord is readRecord of one that stays locked until the transaction ends.
+func (c *connection) lockRecord(token string) (*record, error) {
+	return c.scanRecord(token, recordRow+" FOR UPDATE")
+}
+
+const recordRow = `SELECT n, state, entry, result, tables, alterations, rows, outcome, holders, forgotten
+	FROM unwind.record WHERE token = $1`
+
+func (c *connection) scanRecord(token, sql string) (*record, error) {
 	var r record
 	var entry string
 	var result, tables, alterations, outcome, holders *string

@@ -24,7 +24,7 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	}
 	var r *record
 	if there {
-		if r, err = c.readRecord(e.Token, false); err != nil {
+		if r, err = c.readRecord(e.Token); err != nil {
 			return activities.Observation{}, err
 		}
 	}
@@ -78,7 +78,7 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 			if _, _, err := c.insertRecord(e, released); err != nil {
 				return err
 			}
-			r, err := c.readRecord(e.Token, true)
+			r, err := c.lockRecord(e.Token)
 			if err != nil {
 				return err
 			}

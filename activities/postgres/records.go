@@ -115,7 +115,7 @@ func (w records) EndHold(ctx context.Context, token string, holder activities.Ow
 func (w records) amendHolders(ctx context.Context, token string, change func(*record) bool) error {
 	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
 		return c.InTransaction(func() error {
-			r, err := c.readRecord(token, true)
+			r, err := c.lockRecord(token)
 			if err != nil || r == nil || !change(r) {
 				return err
 			}

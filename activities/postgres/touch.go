@@ -12,7 +12,7 @@ func (a *execAction) Touches(ctx context.Context, o activities.Outlook) ([]activ
 	if err != nil || o.Awaits("database") {
 		return nil, err
 	}
-	return a.Databases.Touch(ctx, p.Database, false)
+	return a.Databases.Touch(ctx, p.Database)
 }
 
 // Touches names the database in the same way.
@@ -21,5 +21,5 @@ func (a *queryAction) Touches(ctx context.Context, o activities.Outlook) ([]acti
 	if err != nil || o.Awaits("database") {
 		return nil, err
 	}
-	return a.Databases.Touch(ctx, p.Database, true)
+	return a.Databases.TouchToRead(ctx, p.Database)
 }

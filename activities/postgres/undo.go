@@ -116,7 +116,7 @@ func (c *connection) checkNotLost(e activities.Entry, isDone bool) error {
 
 // undoOnce is one transaction.
 func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	r, err := c.readRecord(e.Token, true)
+	r, err := c.lockRecord(e.Token)
 	if err != nil {
 		return activities.Undone{}, err
 	}

@@ -230,8 +230,14 @@ func (g *guard) authorizePragma(a sqlite.Action, deny func(string, ...any) sqlit
 	return sqlite.AuthResultOK
 }
 
-// arm begins to check statements.
-func (g *guard) arm(reads bool) (disarm func()) {
-	*g = guard{armed: true, reads: reads, touched: map[string]bool{}, taken: map[string]bool{}}
+// armToWrite begins to check statements that may change something, armToRead those that may not.
+func (g *guard) armToWrite() (disarm func()) {
+	*g = guard{armed: true, touched: map[string]bool{}, taken: map[string]bool{}}
 	return func() { g.armed = false }
+}
+
+func (g *guard) armToRead() (disarm func()) {
+	disarm = g.armToWrite()
+	g.reads = true
+	return disarm
 }

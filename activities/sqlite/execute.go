@@ -208,7 +208,7 @@ const maxRows = 100
 // runOne runs the first statement of a text and returns the rest.
 func (e *effect) runOne(d *database, text string, s statement, rows *[]map[string]any) (rest string, changes int64,
 	err error) {
-	disarm := d.arm(false)
+	disarm := d.armToWrite()
 	defer disarm()
 	q, trailing, err := d.PrepareTransient(text)
 	if d.denied != "" {

@@ -69,7 +69,7 @@ const defaultLimit = 100
 
 // read reads the rows of a query, and the first value.
 func (d *database) read(p queryParams) (rows []map[string]any, first any, err error) {
-	disarm := d.arm(true)
+	disarm := d.armToRead()
 	defer disarm()
 	q, trailing, err := d.PrepareTransient(p.SQL)
 	if d.denied != "" {

@@ -114,5 +114,5 @@ func (a *Action) Touches(ctx context.Context, o activities.Outlook) ([]activitie
 	if err != nil || o.Awaits("database") {
 		return nil, err
 	}
-	return a.Databases.Touch(ctx, p.Database, false)
+	return a.Databases.Touch(ctx, p.Database)
 }

@@ -60,13 +60,25 @@ func (all Databases) With(ctx context.Context, name, application string, look fu
 	return look(c)
 }
 
-// Touch names a database by its server and number: the config may call one by two names.
-func (all Databases) Touch(ctx context.Context, name string, reads bool) (touched []activities.Touch, err error) {
+// Touch names a database, which a step changes, by its server and number: the config may call one
+// by two names.
+func (all Databases) Touch(ctx context.Context, name string) ([]activities.Touch, error) {
+	return all.touchAs(ctx, name, activities.Touch{})
+}
+
+// TouchToRead is Touch for a step that only reads.
+func (all Databases) TouchToRead(ctx context.Context, name string) ([]activities.Touch, error) {
+	return all.touchAs(ctx, name, activities.Touch{Reads: true})
+}
+
+func (all Databases) touchAs(ctx context.Context, name string, as activities.Touch) (touched []activities.Touch,
+	err error) {
 	if len(all) < 2 { // its name alone tells it
 		return nil, nil
 	}
 	err = all.With(ctx, name, PreflightName, func(c *Connection) error {
-		touched = []activities.Touch{{Name: "postgres:" + c.ID, Reads: reads}}
+		as.Name = "postgres:" + c.ID
+		touched = []activities.Touch{as}
 		return nil
 	})
 	return touched, err

@@ -45,7 +45,7 @@ func (o *lockedBook) recreateBareLayers() error {
 	if len(o.Bare) == 0 {
 		return nil
 	}
-	if err := o.writeBook(o.dir, false); err != nil { // from now on none of them is missing
+	if err := o.writeBook(); err != nil { // from now on none of them is missing
 		return err
 	}
 	used := o.usedLayers()

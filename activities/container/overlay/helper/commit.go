@@ -42,7 +42,7 @@ func (o *lockedBook) commitNow(ctx context.Context, names []string, a *Answer) (
 	}
 	if o.target == nil { // cannot be written now; see reconcile
 		o.Owed = true
-		return o.writeBook(o.dir, false)
+		return o.writeBook()
 	}
 	if o.Upper == 0 { // a rollback in place was interrupted
 		a.Yes = true
@@ -67,7 +67,7 @@ func (o *lockedBook) commitNow(ctx context.Context, names []string, a *Answer) (
 	}
 	if users, err := o.target.Users(*o.shown); err != nil || users > 0 {
 		o.Owed = true
-		return errors.Join(err, o.writeBook(o.dir, false), o.nameUsers(a))
+		return errors.Join(err, o.writeBook(), o.nameUsers(a))
 	}
 	a.Yes = true
 	return o.removeStack(ctx, names)
@@ -140,7 +140,7 @@ func (o *lockedBook) writeToRoot(upto int, names []string) error {
 		}
 		o.Except = append(o.Except, foreign...)
 		o.Landing = &rootWrite{upto, layers, names}
-		if err := o.writeBook(o.dir, false); err != nil {
+		if err := o.writeBook(); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ func (o *lockedBook) writeToRoot(upto int, names []string) error {
 	if o.Upper != 0 {
 		o.Wrote = upto
 	}
-	return o.writeBook(o.dir, false)
+	return o.writeBook()
 }
 
 // root is the container's own root. What it has of a write that was interrupted cannot be told from
@@ -194,7 +194,7 @@ func (o *lockedBook) keepReverse(layers []int) error {
 // removeStack unmounts the stack when the container's own root has all that its lower layers hold.
 func (o *lockedBook) removeStack(ctx context.Context, names []string) error {
 	o.Doing = &topChange{Old: o.shown, Born: o.born}
-	if err := o.writeBook(o.dir, false); err != nil {
+	if err := o.writeBook(); err != nil {
 		return err
 	}
 	point.Reach("overlay.commit:taking-off")

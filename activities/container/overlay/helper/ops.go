@@ -41,7 +41,7 @@ func (o *lockedBook) takeCheckpoint(ctx context.Context, name string) error {
 	switch {
 	case untouched && users == 0: // an empty layer needs none above it
 		o.Marks[name], o.Doors[name] = o.Lower, o.Upper
-		return o.writeBook(o.dir, false)
+		return o.writeBook()
 	case users == 0:
 		return o.showTop(ctx, topChange{Lower: o.newestLayer(), Mark: name, Takes: true})
 	}
@@ -61,7 +61,7 @@ func (o *lockedBook) copyTop(name string) error {
 	}
 	o.Below[n] = o.Lower
 	o.Marks[name], o.Doors[name], o.Busy[name] = n, o.Upper, true
-	return o.writeBook(o.dir, false)
+	return o.writeBook()
 }
 
 // copyUpper copies the upper layer, and reports whether the copy is consistent.
@@ -69,7 +69,7 @@ func (o *lockedBook) copyUpper() (n int, settled bool, err error) {
 	const tries = 3
 	n = o.Next
 	o.Next++
-	if err := o.writeBook(o.dir, false); err != nil { // so that the number is never reused
+	if err := o.writeBook(); err != nil { // so that the number is never reused
 		return n, false, err
 	}
 	if err := layer.Make(o.dir, n); err != nil {
@@ -180,7 +180,7 @@ func (o *lockedBook) dropCheckpoints(names []string) error {
 	for _, name := range names {
 		o.dropCheckpoint(name)
 	}
-	if err := o.writeBook(o.dir, false); err != nil {
+	if err := o.writeBook(); err != nil {
 		return err
 	}
 	return o.sweepLayers()

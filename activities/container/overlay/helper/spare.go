@@ -61,13 +61,15 @@ func (o *lockedBook) giveSpare(ctx context.Context, c topChange) error {
 }
 
 // writeBook puts the book on the disk, using the spare if there is no other space.
-func (o *lockedBook) writeBook(dir string, told bool) error {
+func (o *lockedBook) writeBook() error { return o.writeBookTelling(false) }
+
+func (o *lockedBook) writeBookTelling(told bool) error {
 	if o.cramped {
 		if err := o.freeSpare(); err != nil {
 			return err
 		}
 	}
-	if err := o.write(dir, told); err != nil {
+	if err := o.write(o.dir, told); err != nil {
 		return err
 	}
 	o.memory.remember(o.book)

@@ -216,7 +216,7 @@ func (o *lockedBook) concludeChange(ctx context.Context, c topChange) error {
 	}
 	o.Doing = nil
 	delete(o.Below, c.Upper)
-	if err := o.writeBook(o.dir, false); err != nil {
+	if err := o.writeBook(); err != nil {
 		return err
 	}
 	return o.removeLayer(c.Upper) // now: there may be no other space for the next
@@ -328,7 +328,7 @@ func (o *lockedBook) showTop(ctx context.Context, c topChange) (err error) {
 	}
 	if o.target == nil {
 		o.Bare = append(o.Bare, c.Upper)
-		if err := o.writeBook(o.dir, false); err != nil {
+		if err := o.writeBook(); err != nil {
 			return err
 		}
 		return o.completeChange(ctx, c, false)
@@ -353,7 +353,7 @@ func (o *lockedBook) makeLayer(n int) error {
 // startWriting starts to write the book. The book must not change before written has returned.
 func (o *lockedBook) startWriting() (written func() error) {
 	done := make(chan error, 1)
-	write := func() { done <- o.writeBook(o.dir, false) }
+	write := func() { done <- o.writeBook() }
 	if o.cramped { // what is made meanwhile needs the space that writing frees
 		write()
 	} else {
@@ -442,7 +442,7 @@ func (o *lockedBook) completeChange(ctx context.Context, c topChange, vacant boo
 		}
 	}
 	o.recordChange(c)
-	if err := o.writeBook(o.dir, c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
+	if err := o.writeBookTelling(c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
 		return err // what is added frees nothing
 	}
 	return o.sweepLayers()
