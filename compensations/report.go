@@ -62,7 +62,8 @@ const (
 	Unwound   Status = "unwound"              // every step is as before, or compensated as its report says
 	Remains   Status = "unwound-with-remains" // the report names what is not
 	Redone    Status = "redone"               // what a rollback had undone is in place again
-	// it went on without the steps that the report names, or ended past its pivot
+	// Partly is that of a task that went on without the steps that the report names, or ended past
+	// its pivot.
 	Partly Status = "partly-committed"
 )
 

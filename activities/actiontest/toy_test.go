@@ -38,7 +38,7 @@ const (
 	keepsForever     flaw = "keeps for ever"      // a release drops nothing of what was rolled back
 	nobodys          flaw = "nobody's"            // does not note whose a record is
 	endsEarly        flaw = "ends early"          // says of an undo that waits for a person that it has ended
-	// takes a journal that was rewound for the one that the step was compiled with
+	// It takes a journal that was rewound for the one that the step was compiled with.
 	forgetsEpochs flaw = "forgets epochs"
 	missesLoss    flaw = "misses a loss" // takes a record that is lost for one that never was
 	releasesHeld  flaw = "releases held" // does not ask whether somebody needs the record

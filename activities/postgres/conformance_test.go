@@ -54,8 +54,8 @@ var cases = []actiontest.Case{
 		With: func(string) any {
 			return map[string]any{"database": "main", "statements": []any{
 				map[string]any{
-					"sql": "TRUNCATE entry; DROP TABLE spare; CREATE TABLE made AS SELECT * FROM account; ALTER TABLE account " +
-						"ADD age int"},
+					"sql": `TRUNCATE entry; DROP TABLE spare; CREATE TABLE made AS SELECT * FROM account;
+						ALTER TABLE account ADD age int`},
 				map[string]any{"sql": "UPDATE account SET age = 1 WHERE id < 3"},
 			}}
 		},

@@ -26,7 +26,7 @@ func Find(words []string) string {
 }
 
 var (
-	// quoted, or a comment
+	// What is ignored is quoted, or a comment.
 	ignored = regexp.MustCompile(`(?s)'(?:[^']|'')*'|"(?:[^"]|"")*"|\[[^\]]*\]|` + "`[^`]*`" + `|--[^\n]*|/\*.*?(?:\*/|$)`)
 	word    = regexp.MustCompile(`[\pL\pN_$]+|;`)
 )

@@ -22,7 +22,8 @@ const (
 	Order      Why = "order"      // what came after it has to be reversed first
 	NoSuchPart Why = "no-such-part"
 	Gone       Why = "gone" // the namespace no longer keeps its history
-	// this data converter cannot read its history, or this version does not understand it
+	// Unreadable is a history that this data converter cannot read, or this version does not
+	// understand.
 	Unreadable   Why = "unreadable"
 	TooLarge     Why = "too-large"     // it exceeds a payload, or maxDepth
 	Corrected    Why = "corrected"     // a person has given a step other parameters, which its document does not have

@@ -147,13 +147,13 @@ type FailureMode string
 
 // The modes. FailUnwind, the default, takes no room in a history.
 const (
-	// the task unwinds, back to the last pivot that is done; "unwind" in the file
+	// FailUnwind unwinds the task, back to the last pivot that is done; "unwind" in the file.
 	FailUnwind FailureMode = ""
-	// the step is undone, what needs it is not run, independent work goes on
+	// FailRollbackStep undoes the step; what needs it is not run, independent work goes on.
 	FailRollbackStep FailureMode = "rollback_step"
-	// it is noted; what the step did stays on the ledger, and what needs it runs
+	// FailContinue notes it; what the step did stays on the ledger, and what needs it runs.
 	FailContinue FailureMode = "continue"
-	// the step is undone and parked: a person has it run again, skips it, or unwinds the task
+	// FailAsk undoes and parks the step: a person has it run again, skips it, or unwinds the task.
 	FailAsk      FailureMode = "ask"
 	FailUnwindTo FailureMode = "unwind_to" // all from a savepoint on is undone and done again
 )
@@ -174,7 +174,8 @@ type GateMode string
 // The modes. GateOpen and GateNone are one activity, unless that turns out to ask.
 const (
 	GateOpen GateMode = "open" // asks where the change's risk is high
-	// written out in the task file: asks only where the change or the worker's config always asks
+	// GateNone, written out in the task file, asks only where the change or the worker's config
+	// always asks.
 	GateNone GateMode = "none"
 	GateAuto GateMode = "auto" // plans; asks where the change's risk is medium or high
 	GateAsk  GateMode = "ask"  // plans and asks
