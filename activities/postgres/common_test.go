@@ -214,7 +214,9 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 		CREATE TABLE coded (id int PRIMARY KEY); INSERT INTO coded VALUES (1); CREATE TABLE ready (id int PRIMARY KEY)`)
 	d.asAdmin("CREATE FUNCTION foreign_code() RETURNS trigger LANGUAGE internal AS 'suppress_redundant_updates_trigger'",
 		"CREATE TRIGGER foreign_code BEFORE UPDATE ON coded FOR EACH ROW EXECUTE FUNCTION foreign_code()",
-		"CREATE EXTENSION dblink", "CREATE EXTENSION pgcrypto", "CREATE EXTENSION pg_prewarm")
+		"CREATE EXTENSION dblink", "CREATE EXTENSION pgcrypto", "CREATE EXTENSION pg_prewarm",
+		"CREATE FUNCTION uncounted() RETURNS int LANGUAGE plpgsql SET track_counts = off AS "+
+			"$$ BEGIN COMMENT ON TABLE t IS 'x'; RETURN 1; END $$")
 	d.dsn = d.server.Admin(d.name)
 	before := d.wholeDump()
 	for sql, name := range map[string]string{
@@ -223,13 +225,16 @@ func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 		"CREATE TABLE made AS SELECT \"pg_switch_wal\"()":                                 "pg_switch_wal",
 		"ALTER TABLE t ADD w text DEFAULT pg_logical_emit_message(false, 'a', 'b')::text": "pg_logical_emit_message",
 		"DO $$ BEGIN PERFORM pg_stat_reset(); END $$":                                     "pg_stat_reset",
-		"SELECT outer()":           "pg_create_physical_replication_slot",
-		"TRUNCATE u":               "pg_create_physical_replication_slot",
-		"UPDATE coded SET id = 1":  "foreign_code",
-		"INSERT INTO u VALUES (1)": "pg_create_physical_replication_slot",
-		"SELECT pg_prewarm('t')":   "pg_prewarm",
-		"SELECT query_to_xml('SELECT pg_switch_wal()', true, false, '')": "query_to_xml",
-		"UPDATE t SET v = (SELECT pg_promote()::text)":                   "pg_promote",
+		"SELECT outer()":                          "pg_create_physical_replication_slot",
+		"TRUNCATE u":                              "pg_create_physical_replication_slot",
+		"UPDATE coded SET id = 1":                 "foreign_code",
+		"INSERT INTO u VALUES (1)":                "pg_create_physical_replication_slot",
+		"SELECT pg_prewarm('t')":                  "pg_prewarm",
+		"SELECT uncounted()":                      "uncounted",
+		"CREATE TABLE made AS SELECT uncounted()": "uncounted",
+		"DO $$ BEGIN SET LOCAL track_counts = off; COMMENT ON TABLE t IS 'x'; SET LOCAL track_counts = on; END $$": "track_counts",
+		"SELECT query_to_xml('SELECT pg_switch_wal()', true, false, '')":                                           "query_to_xml",
+		"UPDATE t SET v = (SELECT pg_promote()::text)":                                                             "pg_promote",
 	} {
 		d.exec(sql).refused("it calls " + name + ", or names it in a function that it calls")
 	}

@@ -197,6 +197,12 @@ func runUndo(c *server.Connection, n int64, a *Alteration) error {
 // guardOthers reports what would go with a table or a column that a statement made, and which that
 // statement did not make.
 func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
+	if part, err := findPartition(c, a.Made); err != nil || part != "" {
+		if err == nil {
+			err = drift.New(fmt.Sprintf("table %s was made a part of one that the step made since; it would be lost", part))
+		}
+		return err
+	}
 	var ids []uint32 // of what goes with things that were added: all else that uses them keeps them from being dropped
 	if a.Added != nil {
 		var err error
@@ -227,6 +233,19 @@ func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
 		}
 	}
 	return nil
+}
+
+// findPartition returns a table that is a part of one of those that a statement made, and none of
+// them: it goes with that one. Empty if there is none.
+func findPartition(c *server.Connection, all []made) (name string, err error) {
+	ids := []uint32{}
+	for _, m := range all {
+		if m.Column == "" {
+			ids = append(ids, m.OID)
+		}
+	}
+	return name, c.Scan(`SELECT coalesce(min(oid::regclass::text), '') FROM pg_inherits JOIN pg_class ON oid = inhrelid
+		WHERE inhparent = ANY($1::oid[]) AND inhrelid <> ALL($1) AND relkind IN ('r', 'p', 'f')`, []any{ids}, &name)
 }
 
 // findObstacle returns what others did to that which one alteration changed, when all later ones

@@ -33,6 +33,9 @@ func LookAtCatalogs(c *server.Connection) (before Catalogs, err error) {
 		"trigger", "rewrite", "policy"} {
 		all = append(all, "SELECT oid FROM pg_catalog.pg_"+name)
 	}
+	// a comment may be on something else, and another one is counted neither as inserted nor as deleted
+	all = append(all, fmt.Sprintf("SELECT objoid FROM pg_catalog.pg_description WHERE objoid >= %d",
+		server.FirstNormalObject))
 	if err := c.Scan("SELECT array_agg(oid) FROM ("+strings.Join(all, " UNION ALL ")+") s", nil, &ids); err != nil {
 		return before, err
 	}

@@ -16,7 +16,8 @@ func TestAdditionsLeaveTheRestAsItWas(t *testing.T) {
 	dsn := s.Admin(s.Database(t,
 		`CREATE TABLE old (id int PRIMARY KEY, n int); CREATE VIEW seen AS SELECT id FROM old; CREATE SEQUENCE numbers;
 			CREATE TYPE mood AS ENUM ('sad');
-		CREATE TABLE root (id int) PARTITION BY RANGE (id); CREATE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1'`))
+		CREATE TABLE root (id int) PARTITION BY RANGE (id); CREATE FUNCTION one() RETURNS int LANGUAGE sql AS 'SELECT 1';
+		CREATE COLLATION plain FROM "C"; COMMENT ON COLLATION plain IS 'mine'`))
 	all := server.Databases{"main": {DSN: func() (string, error) { return dsn, nil }}}
 	c, err := all.Connect(t.Context(), "main", server.LookName)
 	require.NoError(t, err)
@@ -60,6 +61,8 @@ func TestAdditionsLeaveTheRestAsItWas(t *testing.T) {
 		{"CREATE TABLE new (id int); DROP TABLE new", "", false, false},
 		{"DO $$ BEGIN <<inner>> BEGIN CREATE SCHEMA gone; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; ALTER SCHEMA " +
 			"public OWNER TO " + postgrestest.Role + "; END $$", "", false, false},
+		{"DO $$ BEGIN <<inner>> BEGIN COMMENT ON VIEW seen IS 'x'; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; COMMENT ON " +
+			"COLLATION plain IS 'another'; END $$", "", false, false},
 		{"DO $$ BEGIN <<inner>> BEGIN DROP VIEW seen; RAISE 'back'; EXCEPTION WHEN OTHERS THEN END; END $$", "", false,
 			false},
 	} {
