@@ -220,19 +220,20 @@ func (t *trial) add(was string) (*Alteration, error) {
 	return a, err
 }
 
-// startAgain takes the statement back. Rows that it changed are not counted as those of the step.
+// startAgain takes the statement back, also where the transaction has failed since. Rows that it
+// changed are not counted as those of the step.
 func (t *trial) startAgain() error {
-	tried, err := capture.Count(t.Connection)
-	if err != nil {
+	if err := t.Run("ROLLBACK TO alteration"); err != nil {
 		return err
 	}
+	tried, err := capture.Count(t.Connection)
 	for id, n := range tried {
 		if id >= server.FirstNormalObject {
 			t.before[id] += n - t.start[id]
 			t.start[id] = n
 		}
 	}
-	return t.Run("ROLLBACK TO alteration")
+	return err
 }
 
 // proven proves that an alteration can be taken back; it is nil if it has changed nothing.
