@@ -73,6 +73,11 @@ func Errorf(t ErrorType, format string, args ...any) *Error {
 	return &Error{Type: t, Message: fmt.Sprintf(format, args...)}
 }
 
+// ReleasedError is the error of an undo that comes too late.
+func ReleasedError(token string) error {
+	return Errorf(Fenced, "token %s was released: its rollback window has closed", token)
+}
+
 // TypeOf returns the type of err; ActionFailed if it has none.
 func TypeOf(err error) ErrorType {
 	if e, ok := errors.AsType[*Error](err); ok {

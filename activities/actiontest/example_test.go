@@ -250,13 +250,8 @@ func (k keysAdd) Undo(_ context.Context, e activities.Entry, d activities.Decisi
 	if err != nil {
 		return undone, err
 	}
-	if found, err := t.Read(journal.Outcome, &undone); found || err != nil {
+	if undone, isOver, err := t.BeginUndo(); isOver || err != nil {
 		return undone, err
-	}
-	if fate, err := t.Decide(journal.Undoing); err != nil {
-		return undone, err
-	} else if fate != journal.Undoing {
-		return undone, activities.Errorf(activities.Fenced, "the step was released")
 	}
 	if found, err := t.Read(journal.Record, &addRecord{}); err != nil {
 		return undone, err

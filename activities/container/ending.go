@@ -63,13 +63,8 @@ func (x *execAction) beginUndo(ctx context.Context, e activities.Entry) (u undoi
 		}
 		return u, undone, over, err
 	}
-	var fate journal.Fate
-	if fate, u.first, err = t.DecideFirst(journal.Undoing); err != nil {
+	if u.first, err = t.DecideUndoing(); err != nil {
 		return u, undone, false, err
-	}
-	if fate != journal.Undoing {
-		return u, undone, false,
-			activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
 	}
 	var by conclusion
 	if over, err = t.Read(endingDoc, &by); over && err == nil {

@@ -98,8 +98,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case r.State == undone && r.Outcome != nil:
 		return *r.Outcome, false, nil
 	case r.State == released || r.Forgotten:
-		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed",
-			e.Token)
+		return outcome, false, activities.ReleasedError(e.Token)
 	case r.State != undoing:
 		return outcome, false, c.damaged(e.Token, "does not hold the outcome of its undo")
 	case d.Done && !r.Acted:

@@ -83,18 +83,10 @@ type undoRun struct {
 }
 
 func (a *action) undoIn(ctx context.Context, h rootToken, d activities.Decision) (activities.Undone, error) {
-	var undone activities.Undone
-	if found, err := h.token.Read(journal.Outcome, &undone); found || err != nil {
-		return undone, err
-	}
 	began := time.Now()
-	fate, err := h.token.Decide(journal.Undoing)
-	if err != nil {
+	undone, isOver, err := h.token.BeginUndo()
+	if isOver || err != nil {
 		return undone, err
-	}
-	if fate != journal.Undoing {
-		return undone,
-			activities.Errorf(activities.Fenced, "the step's originals are released: its rollback window has closed")
 	}
 	a.reach("undo-begun")
 	u := &undoRun{action: a, rootToken: h, attempt: rand.Text(), decided: d}

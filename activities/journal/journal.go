@@ -242,6 +242,24 @@ func (t *Token) DecideFirst(f Fate) (fate Fate, first bool, err error) {
 	return doc.Fate, first, nil
 }
 
+// DecideUndoing ends the forwards of a token for good. First says that this very call has done so.
+// It is Fenced if the token was released.
+func (t *Token) DecideUndoing() (first bool, err error) {
+	fate, first, err := t.DecideFirst(Undoing)
+	if err == nil && fate != Undoing {
+		err = activities.ReleasedError(filepath.Base(t.dir))
+	}
+	return first, err
+}
+
+// BeginUndo is DecideUndoing where no undo of the token is over: else it reads what that ended with.
+func (t *Token) BeginUndo() (ended activities.Undone, isOver bool, err error) {
+	if isOver, err = t.Read(Outcome, &ended); !isOver && err == nil {
+		_, err = t.DecideUndoing()
+	}
+	return ended, isOver, err
+}
+
 // Fate reads the token's fate.
 func (t *Token) Fate() (Fate, error) {
 	var doc fateDoc

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 // readAction calls tools that change nothing. It keeps no record.
@@ -98,13 +97,8 @@ func (r *readAction) Undo(_ context.Context, e activities.Entry, _ activities.De
 	if err != nil {
 		return undone, err
 	}
-	if found, err := o.token.Read(journal.Outcome, &undone); found || err != nil {
+	if undone, isOver, err := o.token.BeginUndo(); isOver || err != nil {
 		return undone, err
-	}
-	if fate, err := o.token.Decide(journal.Undoing); err != nil {
-		return undone, err
-	} else if fate != journal.Undoing {
-		return undone, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
 	}
 	return o.settle(activities.Undone{Outcome: activities.Nothing, Observed: "it only reads"})
 }

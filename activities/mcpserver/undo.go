@@ -31,13 +31,8 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	if err != nil {
 		return undone, err
 	}
-	if found, err := o.token.Read(journal.Outcome, &undone); found || err != nil {
+	if undone, isOver, err := o.token.BeginUndo(); isOver || err != nil {
 		return undone, err
-	}
-	if fate, err := o.token.Decide(journal.Undoing); err != nil {
-		return undone, err
-	} else if fate != journal.Undoing {
-		return undone, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", e.Token)
 	}
 	a.reach("closed")
 	release, err := o.takeTurn(ctx)

@@ -125,8 +125,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 		return activities.Undone{}, activities.Errorf(activities.DamagedRecord,
 			"database %s: the row of token %s in unwind.record is gone since the undo began", c.Name, e.Token)
 	case r.Forgotten || r.State == released:
-		return activities.Undone{}, activities.Errorf(activities.Fenced,
-			"token %s was released: its rollback window has closed", e.Token)
+		return activities.Undone{}, activities.ReleasedError(e.Token)
 	case r.State == undone:
 		return r.Outcome, nil
 	}

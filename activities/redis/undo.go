@@ -72,8 +72,7 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	case s.state == undone && !s.forgotten:
 		return outcome, false, c.decodeOutcome(e, s.outcome, &outcome)
 	case s.state == released || s.forgotten:
-		return outcome, false, activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed",
-			e.Token)
+		return outcome, false, activities.ReleasedError(e.Token)
 	case s.state != undoing:
 		return outcome, false, c.damaged(e, "has lost its record since the undo began")
 	case d.Done && !s.hasImages:

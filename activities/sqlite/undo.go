@@ -20,17 +20,12 @@ const nothingDone = "the step had changed nothing, and no longer can"
 // undo ends the forwards of the token and takes back what one of them has committed.
 func (c *call) undo(ctx context.Context) (undone activities.Undone, err error) {
 	began := time.Now()
-	if found, err := c.token.Read(journal.Outcome, &undone); err != nil {
-		return undone, err
-	} else if found {
-		return undone, c.removeFiles()
-	}
-	fate, err := c.token.Decide(journal.Undoing)
-	if err == nil && fate != journal.Undoing {
-		err = activities.Errorf(activities.Fenced, "the step's undo data is released: its rollback window has closed")
-	}
+	undone, isOver, err := c.token.BeginUndo()
 	if err != nil {
 		return undone, err
+	}
+	if isOver {
+		return undone, c.removeFiles()
 	}
 	c.reach("undo-begun")
 	unlock, err := c.lockToken(ctx)

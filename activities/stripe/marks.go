@@ -49,7 +49,7 @@ func (k *kind) checkOpen(o object, token string) error {
 // checkKept returns Fenced if the token was released.
 func (k *kind) checkKept(o object, token string) error {
 	if noteOn(o, k.mark(releasedMark)) == token {
-		return activities.Errorf(activities.Fenced, "token %s was released: its rollback window has closed", token)
+		return activities.ReleasedError(token)
 	}
 	return nil
 }

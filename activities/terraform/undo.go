@@ -28,16 +28,9 @@ func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities
 		return activities.Undone{}, err
 	}
 	defer clearLate(t, &err)
-	var kept activities.Undone
-	if found, err := t.Read(journal.Outcome, &kept); err != nil || found {
+	kept, isOver, err := t.BeginUndo()
+	if isOver || err != nil {
 		return kept, err
-	}
-	fate, err := t.Decide(journal.Undoing)
-	if err != nil {
-		return activities.Undone{}, err
-	}
-	if fate != journal.Undoing {
-		return activities.Undone{}, activities.Errorf(activities.Fenced, "token %s is %s: its record is gone", e.Token, fate)
 	}
 	point.Reach("terraform.undo:fenced")
 	turn, settled, err := run.TakeTurn(ctx, t)

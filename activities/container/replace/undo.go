@@ -28,15 +28,8 @@ func (a *Action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 	if err != nil {
 		return undone, err
 	}
-	if over, err := t.Read(journal.Outcome, &undone); over || err != nil {
+	if undone, over, err := t.BeginUndo(); over || err != nil {
 		return undone, err
-	}
-	fate, err := t.Decide(journal.Undoing)
-	if err != nil {
-		return undone, err
-	}
-	if fate != journal.Undoing {
-		return undone, activities.Errorf(activities.Fenced, "the step's record is released: its rollback window has closed")
 	}
 	point.Reach("container.replace:undo-begun")
 	turn, cancel := context.WithTimeout(ctx, undoTurnTime)

@@ -24,18 +24,10 @@ func (a *Action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 		return activities.Undone{}, err
 	}
 	defer c.Close()
-	var outcome activities.Undone
-	if found, err := token.Read(journal.Outcome, &outcome); err != nil || found {
-		return outcome, err
-	}
 	reachCheckpoint("undo-begun")
-	fate, err := token.Decide(journal.Undoing)
-	switch {
-	case err != nil:
-		return activities.Undone{}, err
-	case fate == journal.Releasing:
-		return activities.Undone{}, activities.Errorf(activities.Fenced,
-			"token %s was released: its rollback window has closed", e.Token)
+	outcome, isOver, err := token.BeginUndo()
+	if isOver || err != nil {
+		return outcome, err
 	}
 	reachCheckpoint("fenced")
 	outcome, err = a.putDatabaseBack(c, e, token, d)
