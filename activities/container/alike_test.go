@@ -209,11 +209,26 @@ func (x *twins) compareTold(programs []calltest.Program, differ map[string]strin
 	var told map[string]string
 	require.NoError(x, json.Unmarshal(raw, &told))
 	for _, what := range slices.Sorted(maps.Keys(differ)) {
-		assert.Equal(x, told[what], differ[what], what)
+		assert.Equal(x, withoutCounts(told[what]), withoutCounts(differ[what]), what)
 	}
 }
 
 var counts = regexp.MustCompile(` \d+ names, as "[^"]*"`)
+
+// withoutCounts leaves out of differences what differs in the count of its names alone. Whether a
+// file keeps a count follows from whether a program happens to touch it once more.
+func withoutCounts(differences string) string {
+	var lines []string
+	for line := range strings.Lines(counts.ReplaceAllString(differences, "")) {
+		other := map[byte]string{'-': "+", '+': "-"}[line[0]] + line[1:]
+		if at := slices.Index(lines, other); at >= 0 {
+			lines = slices.Delete(lines, at, at+1)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
 
 // commitShowsTheSame commits all steps, and compares what a restarted container shows with what its
 // layers showed.
