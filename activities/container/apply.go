@@ -31,20 +31,18 @@ const (
 	maxFailureTail  = 3 << 10
 )
 
-// application is one call of Apply.
+// application is one call of Apply: what it was given.
 type application struct {
 	*execAction
 	entry  activities.Entry
 	step   activities.Step
 	params params
 	token  *journal.Token
-	rec    stepRecord
-	// backend has the step's checkpoint, which is at checkpoint.
-	backend    checkpoint.Backend
-	checkpoint string
-	notes      []string
 }
 
+// Apply makes the record, or reads that of an earlier attempt; then it takes the checkpoint and the
+// ticket, has the command run to its end, looks at what it has left, and writes down how the step
+// ended.
 func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (activities.Result, error) {
 	p, err := decode(s)
@@ -67,122 +65,70 @@ func (x *execAction) Apply(ctx context.Context, e activities.Entry, s activities
 		return target.Answer(done, err)
 	}
 	a := &application{execAction: x, entry: e, step: s, params: p, token: t}
-	if err := a.capture(ctx, want); err != nil {
+	rec, err := a.record(ctx, want)
+	if err != nil {
 		return activities.Result{}, err
 	}
-	a.backend = x.backends.Of(a.rec.Backend)
-	if a.rec.Backend.Remark() != "" {
-		a.notes = append(a.notes, a.rec.Backend.Fact())
-	}
-	if !a.rec.ReadOnly && a.rec.Redo == nil {
-		a.notes = append(a.notes, p.costs(a.rec.Volumes)...)
-	}
 	point.Reach("container.exec:recorded")
-	if a.rec.ReadOnly {
-		return target.Answer(a.readOnly(ctx))
+	r := &execution{application: a, rec: rec, backend: x.backends.Of(rec.Backend)}
+	if rec.ReadOnly {
+		return target.Answer(r.read(ctx))
 	}
-	return target.Answer(a.change(ctx))
+	return target.Answer(r.change(ctx))
 }
 
-// capture makes the record, or reads the one that an earlier attempt has made.
-func (a *application) capture(ctx context.Context, want activities.Digest) (err error) {
+// record makes the record, or reads the one that an earlier attempt has made.
+func (a *application) record(ctx context.Context, want activities.Digest) (stepRecord, error) {
 	rec, found, err := readRecord(a.token)
-	if a.rec = rec; found || err != nil {
-		return err
+	if found || err != nil {
+		return rec, err
 	}
-	again, err := a.locate(ctx)
+	rec, again, err := a.locate(ctx, a.entry, a.params)
 	if err == nil {
-		err = activities.Judge(ctx, weigh(a.rec.ReadOnly))
+		err = activities.Judge(ctx, weigh(rec.ReadOnly))
+	}
+	if err == nil && !rec.ReadOnly {
+		rec, again, err = a.takeLease(ctx, rec, again)
 	}
 	if err != nil {
-		return err
+		return rec, err
 	}
-	if !a.rec.ReadOnly {
-		if again, err = a.takeLease(ctx, again); err != nil {
-			return err
-		}
+	rec.Owned, rec.Want = journal.Own(ctx, a.entry), want
+	if rec.ReadOnly {
+		err = a.checkApproved(ctx, rec, nil, "")
+	} else {
+		rec, err = a.capture(ctx, rec, again)
 	}
-	a.backend = a.backends.Of(a.rec.Backend)
-	if !a.rec.ReadOnly {
-		beside, err := a.backend.ReadUncovered(ctx, a.rec.Container.ID)
-		if err != nil {
-			return err
-		}
-		a.rec.Beside, a.rec.Nodes = beside.Digests, beside.Nodes
+	if err == nil {
+		point.Reach("container.exec:captured")
+		err = a.token.CheckOpen()
 	}
-	a.rec.Owned, a.rec.Want = journal.Own(ctx, a.entry), want
-	recorded := false
-	defer func() {
-		if !recorded {
-			err = errors.Join(err, volumes.Copies{Token: a.token}.Drop())
-		}
-	}()
-	var before, seen manifest.Manifest
-	if !a.rec.ReadOnly {
-		if before, seen, err = a.readBefore(ctx, again, want != ""); err != nil {
-			return err
-		}
+	if err != nil {
+		return rec, errors.Join(err, volumes.Copies{Token: a.token}.Drop())
 	}
-	kept := activities.Digest("")
-	if again != nil {
-		if err := again.checkUnchanged(seen); err != nil {
-			return err
-		}
-		if err := a.adopt(again); err != nil {
-			return err
-		}
-		kept = again.Kept.After
-	}
-	if want != "" && want != changeDigest(ctx, a.params, a.rec.Container, seen, kept) {
-		return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved",
-			engine.NameOf(a.rec.Container))
-	}
-	if before != nil {
-		if a.rec.Before, err = before.Save(a.token.Dir(), beforeFile); err != nil {
-			return err
-		}
-	}
-	point.Reach("container.exec:captured")
-	if err := a.token.CheckOpen(); err != nil {
-		return err
-	}
-	recorded = true // as soon as it may be
-	_, err = a.token.Create(journal.Record, &a.rec)
-	return err
+	_, err = a.token.Create(journal.Record, &rec)
+	return rec, err
 }
 
-// takeLease makes the container the step's own. It may be another one by then.
-func (a *application) takeLease(ctx context.Context, again *feasibleRedo) (*feasibleRedo, error) {
-	if err := a.token.Make(); err != nil { // who finds the lease looks for its step
-		return nil, err
-	}
-	before, waited, err := a.leases.Take(ctx, engine.NameOf(a.rec.Container), a.rec.Container.ID, a.entry)
-	if err == nil && waited {
-		again, err = a.locate(ctx)
-	}
-	a.rec.After = before
-	return again, err
-}
-
-// locate finds the container, and for a redo what to put back there.
-func (a *application) locate(ctx context.Context) (*feasibleRedo, error) {
-	again, err := a.findRedo(ctx, a.entry)
+// locate finds the container, and for a redo what to put back there. It begins the record.
+func (x *execAction) locate(ctx context.Context, e activities.Entry, p params) (stepRecord, *feasibleRedo, error) {
+	again, err := x.findRedo(ctx, e)
 	if err != nil {
-		return nil, err
+		return stepRecord{}, nil, err
 	}
 	if again != nil {
-		a.rec = stepRecord{Container: again.target, Ignore: again.ignore, Backend: again.backend}
-		return again, nil
+		return stepRecord{Container: again.target, Ignore: again.ignore, Backend: again.backend}, again, nil
 	}
-	in, err := target.Find(ctx, a.engine, a.lineage, a.params.Container)
+	in, err := target.Find(ctx, x.engine, x.lineage, p.Container)
 	if err != nil {
-		return nil, err
+		return stepRecord{}, nil, err
 	}
-	a.rec = stepRecord{Container: in, Ignore: a.params.ignored()}
-	if a.rec.Backend, a.rec.ReadOnly, err = a.choose(ctx, a.params, in); err == nil && !a.rec.ReadOnly {
-		a.rec.Volumes, err = a.findVolumes(ctx, a.params, in)
+	rec := stepRecord{Container: in, Ignore: p.ignored()}
+	rec.Backend, rec.ReadOnly, err = x.choose(ctx, p, in)
+	if err == nil && !rec.ReadOnly && p.Volumes != "" {
+		rec.Volumes, err = volumes.Find(ctx, x.engine, in)
 	}
-	return nil, err
+	return rec, nil, err
 }
 
 // choose decides how a step's checkpoint is taken, or that it needs none. Where it is cheap nothing
@@ -199,124 +145,242 @@ func (x *execAction) choose(ctx context.Context, p params, in container.InspectR
 	return by, reads, err
 }
 
-// readBefore reads what later manifests are compared with, and what an approval covers where there
-// is one, or a redo finds. Of volumes it is what is in the copies.
-func (a *application) readBefore(ctx context.Context, again *feasibleRedo, approved bool) (before,
-	found manifest.Manifest, err error) {
-	differential := a.backend.Traits().Differential
+// takeLease makes the container the step's own. After a wait it may be another one: then it is
+// located anew.
+func (a *application) takeLease(ctx context.Context, rec stepRecord, again *feasibleRedo) (stepRecord, *feasibleRedo,
+	error) {
+	if err := a.token.Make(); err != nil { // who finds the lease looks for its step
+		return rec, nil, err
+	}
+	before, waited, err := a.leases.Take(ctx, engine.NameOf(rec.Container), rec.Container.ID, a.entry)
+	if err == nil && waited {
+		rec, again, err = a.locate(ctx, a.entry, a.params)
+	}
+	rec.After = before
+	return rec, again, err
+}
+
+// capture keeps what the container is like before the step, which must be what was approved.
+func (a *application) capture(ctx context.Context, rec stepRecord, again *feasibleRedo) (stepRecord, error) {
+	backend := a.backends.Of(rec.Backend)
+	beside, err := backend.ReadUncovered(ctx, rec.Container.ID)
+	if err != nil {
+		return rec, err
+	}
+	rec.Beside, rec.Nodes = beside.Digests, beside.Nodes
+	var seen manifest.Manifest // what an approval covers, or a redo finds
+	differential := backend.Traits().Differential
 	switch {
 	case again != nil:
-		found, err = again.read(ctx)
-	case approved || !differential:
-		found, err = manifest.Take(ctx, a.engine, a.rec.Container.ID, a.rec.Ignore)
+		seen, err = again.read(ctx)
+	case rec.Want != "" || !differential:
+		seen, err = manifest.Take(ctx, a.engine, rec.Container.ID, rec.Ignore)
 	}
-	before = found
+	if err != nil {
+		return rec, err
+	}
+	before := seen // what later manifests are compared with; of volumes it is what is in the copies
 	if differential {
 		before = manifest.Manifest{}
 	}
-	if err != nil {
-		return nil, nil, err
+	if err := a.copies(a.token, rec).Keep(ctx, before, seen); err != nil {
+		return rec, err
 	}
-	return before, found, a.copies(a.token, a.rec).Keep(ctx, before, found)
+	var kept activities.Digest
+	if again != nil {
+		if err := again.checkUnchanged(seen); err != nil {
+			return rec, err
+		}
+		if err := a.adopt(again); err != nil {
+			return rec, err
+		}
+		rec.Redo, kept = &again.redo, again.Kept.After
+	}
+	if err := a.checkApproved(ctx, rec, seen, kept); err != nil {
+		return rec, err
+	}
+	rec.Before, err = before.Save(a.token.Dir(), beforeFile)
+	return rec, err
 }
 
-// readOnly runs a command that changes nothing. It needs no fence, and losing its result costs
-// another run.
-func (a *application) readOnly(ctx context.Context) (target.Completion, error) {
+// checkApproved refuses what is not what was approved.
+func (a *application) checkApproved(ctx context.Context, rec stepRecord, seen manifest.Manifest,
+	kept activities.Digest) error {
+	if rec.Want == "" || rec.Want == changeDigest(ctx, a.params, rec.Container, seen, kept) {
+		return nil
+	}
+	return activities.Errorf(activities.StaleApproval, "the command, or the filesystem of %s, is not what was approved",
+		engine.NameOf(rec.Container))
+}
+
+// execution is an application whose record is made: nothing of it changes any more.
+type execution struct {
+	*application
+	rec     stepRecord
+	backend checkpoint.Backend
+}
+
+// read runs a command that changes nothing. It needs no fence, and losing its result costs another
+// run.
+func (r *execution) read(ctx context.Context) (target.Completion, error) {
 	out, stdout, stderr := &bytes.Buffer{}, &command.FirstBytes{}, &command.FirstBytes{}
 	log, last := command.NewLog(out), &command.LastBytes{}
 	stop := activities.ShowProgress(ctx, func() []string { return activities.LastLines(last.String()) })
-	exit, err := command.Run(ctx, a.engine, a.rec.Container.ID, a.params.toRun(), io.MultiWriter(log, stdout, last),
+	exit, err := command.Run(ctx, r.engine, r.rec.Container.ID, r.params.toRun(), io.MultiWriter(log, stdout, last),
 		io.MultiWriter(log, stderr, last))
 	stop()
 	if errors.Is(err, command.ErrNotRun) {
-		return a.finish(target.Completion{Container: a.rec.Container.ID,
+		return r.finish(target.Completion{Container: r.rec.Container.ID,
 			Failure: activities.Errorf(activities.ActionDenied, "%v", err)})
 	}
 	if err != nil {
-		return target.Completion{}, engine.Explain("running the command in "+engine.NameOf(a.rec.Container), err)
+		return target.Completion{}, engine.Explain("running the command in "+engine.NameOf(r.rec.Container), err)
 	}
 	if err := log.Finish(); err != nil {
 		return target.Completion{}, err
 	}
 	point.Reach("container.exec:read")
-	done := target.Completion{Container: a.rec.Container.ID, Running: true}
-	if done.Failure = a.failure(ctx, exit, out.String()); done.Failure == nil {
-		if done.Failure, err = a.check(ctx, done.Container); err != nil {
-			return target.Completion{}, err
-		}
-	}
-	done.Result = activities.Result{
-		Summary: fmt.Sprintf("read in %s: %s", engine.NameOf(a.rec.Container), a.title(ctx)),
-		Outputs: a.outputs(ctx, command.Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes}, nil),
-		After:   activities.DigestOf(stdout.Bytes),
-	}
-	return a.finish(done)
-}
-
-// change runs a command that may change something: checkpoint, ticket, exec, result, manifest.
-func (a *application) change(ctx context.Context) (target.Completion, error) {
-	if err := a.takeCheckpoint(ctx); err != nil {
+	failure, err := r.judge(ctx, r.rec.Container.ID, exit, out.String())
+	if err != nil {
 		return target.Completion{}, err
 	}
-	if err := a.takeTicket(ctx); err != nil {
+	return r.finish(target.Completion{
+		Container: r.rec.Container.ID, Running: true, Failure: failure,
+		Result: activities.Result{
+			Summary: fmt.Sprintf("read in %s: %s", engine.NameOf(r.rec.Container), r.params.title(ctx)),
+			Outputs: outputs(ctx, command.Ending{Exit: exit, Stdout: stdout.Bytes, Stderr: stderr.Bytes}, nil),
+			After:   activities.DigestOf(stdout.Bytes),
+		},
+	})
+}
+
+// change runs a command that may change something, or puts back what a rollback has taken away.
+func (r *execution) change(ctx context.Context) (target.Completion, error) {
+	kept, err := r.takeCheckpoint(ctx)
+	if err == nil {
+		err = r.takeTicket(ctx, kept)
+	}
+	if err != nil {
 		return target.Completion{}, err
 	}
 	point.Reach("container.exec:ticket-taken")
-	if a.rec.Redo != nil {
-		return a.putBack(ctx)
+	if r.rec.Redo != nil {
+		return r.putBack(ctx, kept)
 	}
-	n, in, end, err := a.attempts(ctx)
+	ran, err := r.runCommand(ctx)
 	if err != nil {
 		return target.Completion{}, err
 	}
 	point.Reach("container.exec:command-ended")
-	if end.Refused != "" {
-		return a.settle(ctx, in, n, end, activities.Errorf(activities.ActionDenied, "%s", end.Refused))
+	if ran.Refused != "" {
+		return r.settle(ctx, kept, ran, activities.Errorf(activities.ActionDenied, "%s", ran.Refused))
 	}
-	said, err := command.ReadTail(filepath.Join(a.token.Dir(), command.LogName(n)))
+	said, err := command.ReadTail(r.logOf(ran.number))
 	if err != nil {
 		return target.Completion{}, err
 	}
-	failure := a.failure(ctx, end.Exit, said)
-	if failure == nil {
-		if failure, err = a.check(ctx, in); err != nil {
-			return target.Completion{}, err
-		}
+	failure, err := r.judge(ctx, ran.in, ran.Exit, said)
+	if err != nil {
+		return target.Completion{}, err
 	}
-	return a.settle(ctx, in, n, end, failure)
+	return r.settle(ctx, kept, ran, failure)
 }
 
-// takeCheckpoint keeps the filesystem, once.
-func (a *application) takeCheckpoint(ctx context.Context) error {
-	taken, found, err := readTicket(a.token)
-	if err != nil {
-		return err
+// takeCheckpoint keeps the filesystem, once, and returns where.
+func (r *execution) takeCheckpoint(ctx context.Context) (kept string, err error) {
+	taken, found, err := readTicket(r.token)
+	if found || err != nil {
+		return taken.Checkpoint, err
 	}
-	if a.checkpoint = taken.Checkpoint; found {
-		return nil
-	}
-	if a.checkpoint, err = a.backend.Take(ctx, a.entry.Token, a.rec.Container.ID); err != nil {
-		return err
+	if kept, err = r.backend.Take(ctx, r.entry.Token, r.rec.Container.ID); err != nil {
+		return "", err
 	}
 	point.Reach("container.exec:checkpoint-taken")
-	return nil
+	return kept, nil
 }
 
 // takeTicket is the last thing that an undo can forestall: whoever writes the document first, holds
 // it.
-func (a *application) takeTicket(ctx context.Context) error {
-	err := a.token.CheckOpen()
+func (r *execution) takeTicket(ctx context.Context, kept string) error {
+	err := r.token.CheckOpen()
 	if err == nil {
-		holder := ticket{forwardHolds, a.checkpoint}
-		if _, err = a.token.Create(ticketDoc, &holder); err == nil && holder.Holder != forwardHolds {
+		holder := ticket{forwardHolds, kept}
+		if _, err = r.token.Create(ticketDoc, &holder); err == nil && holder.Holder != forwardHolds {
 			err = activities.Errorf(activities.Fenced, "the step has been undone: this forward came too late")
 		}
 	}
 	if activities.TypeOf(err) == activities.Fenced { // the undo may have looked before the checkpoint was there
-		return errors.Join(err, a.backend.Drop(ctx, a.entry.Token, a.rec.Container.ID))
+		return errors.Join(err, r.backend.Drop(ctx, r.entry.Token, r.rec.Container.ID))
 	}
 	return err
+}
+
+// judge returns the failure of a command that says it has failed, or whose checks do not hold in
+// the container: nobody's retry mends it.
+func (r *execution) judge(ctx context.Context, in string, exit int, said string) (*activities.Error, error) {
+	if exit == 0 {
+		return r.check(ctx, in)
+	}
+	m := activities.MaskerFrom(ctx)
+	return &activities.Error{
+		Type: activities.Unsuccessful,
+		Message: fmt.Sprintf("%s: exit status %d in container %s", r.params.title(ctx), exit,
+			engine.NameOf(r.rec.Container)),
+		Output: activities.Tail(m.String(said), maxFailureTail),
+	}, nil
+}
+
+// check runs the step's checks in the container, which may come too late as well as its command.
+func (r *execution) check(ctx context.Context, in string) (*activities.Error, error) {
+	look := target.Scene{Engine: r.engine, Container: in, Prepare: r.prepare}
+	return look.Check(ctx, r.step.Checks, activities.Live, activities.Live)
+}
+
+// prepare makes a command one of the step.
+func (r *execution) prepare(ctx context.Context, c command.Command) (command.Command, error) {
+	return r.backend.Enter(ctx, r.entry.Token, r.rec.Container, c.Marked(r.entry.Token))
+}
+
+// settle looks at the container after a command and writes down how the step ended.
+func (r *execution) settle(ctx context.Context, kept string, ran run, failure *activities.Error) (target.Completion,
+	error) {
+	left, err := r.readAfter(ctx, ran.in)
+	if err != nil {
+		return target.Completion{}, err
+	}
+	name, log := engine.NameOf(r.rec.Container), r.logOf(ran.number)
+	if failure == nil {
+		failure = left.unkeepable(name)
+	}
+	said := outputs(ctx, ran.Ending, slices.Concat(left.changed, left.beside))
+	said["log"] = log
+	r.nameCheckpoint(said, kept)
+	return r.finish(target.Completion{
+		Container: ran.in, After: left.digest, Beside: left.beside, Running: left.running, Failure: failure,
+		Result: activities.Result{
+			Summary: fmt.Sprintf("ran in %s: %s (changed paths: %d)", name, r.params.title(ctx), len(left.changed)),
+			Outputs: said, After: left.digest, Notes: r.notes(ran, left, log),
+		},
+	})
+}
+
+// notes are those of a result.
+func (r *execution) notes(ran run, left aftermath, log string) (all []string) {
+	if r.rec.Backend.Remark() != "" {
+		all = append(all, r.rec.Backend.Fact())
+	}
+	all = append(all, r.params.costs(r.rec.Volumes)...)
+	if ran.number > 1 {
+		all = append(all, fmt.Sprintf("the command ran %s: the result of a run was lost, and the container was rolled "+
+			"back to the step's checkpoint before the next", activities.CountOf(ran.number, "time")))
+	}
+	if stays := r.rec.withoutNodes(left.beside); len(stays) > 0 {
+		all = append(all, "the command has changed what no rollback takes back: "+strings.Join(manifest.Few(stays), "; "))
+	}
+	if ran.More {
+		all = append(all, fmt.Sprintf("outputs stdout and stderr are only the beginning; %s has all", log))
+	}
+	return all
 }
 
 // aftermath is what a step has left.
@@ -333,82 +397,91 @@ type aftermath struct {
 }
 
 // readAfter keeps the manifest of what the step has left in a container.
-func (a *application) readAfter(ctx context.Context, in string) (aftermath, error) {
+func (r *execution) readAfter(ctx context.Context, in string) (aftermath, error) {
 	var before manifest.Manifest
 	var unloaded error
 	var loading sync.WaitGroup
-	loading.Go(func() { before, unloaded = manifest.Load(a.token.Dir(), beforeFile, a.rec.Before) })
-	after, beside, err := a.backend.ReadAll(ctx, a.entry.Token, in, a.rec.Ignore)
+	loading.Go(func() { before, unloaded = manifest.Load(r.token.Dir(), beforeFile, r.rec.Before) })
+	after, beside, err := r.backend.ReadAll(ctx, r.entry.Token, in, r.rec.Ignore)
 	if err == nil {
-		err = volumes.AddTo(ctx, after, a.rec.Volumes)
+		err = volumes.AddTo(ctx, after, r.rec.Volumes)
 	}
 	loading.Wait()
 	switch {
 	case unloaded != nil:
 		return aftermath{}, unloaded
 	case err != nil:
-		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
+		return aftermath{}, errors.Join(r.token.CheckOpen(), err)
 	}
 	var now container.InspectResponse
 	var unseen error
 	var changed []string
 	var looks sync.WaitGroup
-	looks.Go(func() { now, unseen = a.engine.ContainerInspect(ctx, in) })
+	looks.Go(func() { now, unseen = r.engine.ContainerInspect(ctx, in) })
 	looks.Go(func() { changed = before.Diff(after) })
-	digest, err := after.Save(a.token.Dir(), target.AfterFile)
+	digest, err := after.Save(r.token.Dir(), target.AfterFile)
 	looks.Wait()
 	if err = errors.Join(err, engine.Explain("looking at the container after the step", unseen)); err != nil {
-		return aftermath{}, errors.Join(a.token.CheckOpen(), err)
+		return aftermath{}, errors.Join(r.token.CheckOpen(), err)
 	}
 	return aftermath{digest: digest, changed: changed, running: now.State.Running,
-		beside: a.rec.diffUncovered(beside), deep: after.TooDeep(), long: after.TooLong()}, nil
+		beside: r.rec.diffUncovered(beside), deep: after.TooDeep(), long: after.TooLong()}, nil
 }
 
-// settle looks at the container after a command and writes down how the step ended.
-func (a *application) settle(ctx context.Context, in string, n int, end command.Ending,
-	failure *activities.Error) (target.Completion, error) {
-	left, err := a.readAfter(ctx, in)
-	if err != nil {
-		return target.Completion{}, err
-	}
-	beside := left.beside
-	if left.deep != "" && failure == nil {
-		failure = activities.Errorf(activities.Unsuccessful,
+// unkeepable is the failure of a step that has left in a container what cannot be kept.
+func (l aftermath) unkeepable(name string) *activities.Error {
+	if l.deep != "" {
+		return activities.Errorf(activities.Unsuccessful,
 			"the command has left folders in container %s that are nested deeper than %d (%s...): what is in them "+
-				"cannot be kept", engine.NameOf(a.rec.Container), manifest.MostNested, left.deep)
+				"cannot be kept", name, manifest.MostNested, l.deep)
 	}
-	if left.long != "" && failure == nil {
-		failure = activities.Errorf(activities.Unsuccessful,
+	if l.long != "" {
+		return activities.Errorf(activities.Unsuccessful,
 			"the command has left %s... in container %s: the name is longer than the container's own filesystem takes, so "+
-				"it cannot be kept; give it a shorter name",
-			left.long, engine.NameOf(a.rec.Container))
+				"it cannot be kept; give it a shorter name", l.long, name)
 	}
-	if at := manifest.FindMark(left.changed); at != "" && failure == nil {
-		failure = activities.Errorf(activities.Unsuccessful,
+	if at := manifest.FindMark(l.changed); at != "" {
+		return activities.Errorf(activities.Unsuccessful,
 			"the command has left %s in container %s: to container engines and storage drivers, a name that begins with %s "+
-				"says that a file is deleted, so it cannot be kept; give it another name",
-			at, engine.NameOf(a.rec.Container), manifest.MarkPrefix)
+				"says that a file is deleted, so it cannot be kept; give it another name", at, name, manifest.MarkPrefix)
 	}
-	if stays := a.rec.withoutNodes(beside); len(stays) > 0 {
-		a.notes = append(a.notes,
-			"the command has changed what no rollback takes back: "+strings.Join(manifest.Few(stays), "; "))
-	}
-	outputs := a.outputs(ctx, end, slices.Concat(left.changed, beside))
-	outputs["log"] = filepath.Join(a.token.Dir(), command.LogName(n))
-	a.nameCheckpoint(outputs)
-	if end.More {
-		a.notes = append(a.notes, fmt.Sprintf("outputs stdout and stderr are only the beginning; %s has all", outputs["log"]))
-	}
-	return a.finish(target.Completion{
-		Container: in, After: left.digest, Beside: beside, Running: left.running, Failure: failure,
-		Result: activities.Result{
-			Summary: fmt.Sprintf("ran in %s: %s (changed paths: %d)", engine.NameOf(a.rec.Container), a.title(ctx),
-				len(left.changed)),
-			Outputs: outputs, After: left.digest, Notes: a.notes,
-		},
-	})
+	return nil
 }
 
+// outputs are those of a command.
+func outputs(ctx context.Context, end command.Ending, changed []string) map[string]any {
+	m := activities.MaskerFrom(ctx)
+	first := func(said []byte, most int) string {
+		text := m.String(string(said)) // masked before it is cut: half a secret is not found
+		return strings.ToValidUTF8(text[:min(len(text), most)], "")
+	}
+	all := map[string]any{
+		"stdout": first(end.Stdout, maxStdoutOutput), "stderr": first(end.Stderr, maxStderrOutput), "exit_code": end.Exit,
+		"changed": len(changed) > 0,
+	}
+	if len(changed) > 0 {
+		all["paths"] = manifest.Few(changed)
+	}
+	return all
+}
+
+// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is
+// in, if it is one.
+func (r *execution) nameCheckpoint(outputs map[string]any, kept string) {
+	delete(outputs, "checkpoint")
+	is := r.backend.Traits()
+	outputs["kept_by"] = is.Name
+	if is.Images {
+		outputs["checkpoint"] = kept
+	}
+}
+
+// logOf is where all output of a run is.
+func (a *application) logOf(number int) string {
+	return filepath.Join(a.token.Dir(), command.LogName(number))
+}
+
+// finish writes down how the step ended, unless it has been undone.
 func (a *application) finish(done target.Completion) (target.Completion, error) {
 	if err := a.token.CheckOpen(); err != nil {
 		return done, err
@@ -416,72 +489,4 @@ func (a *application) finish(done target.Completion) (target.Completion, error) 
 	_, err := a.token.Create(journal.Applied, &done)
 	point.Reach("container.exec:applied")
 	return done, err
-}
-
-func (a *application) outputs(ctx context.Context, end command.Ending, changed []string) map[string]any {
-	m := activities.MaskerFrom(ctx)
-	first := func(said []byte, most int) string {
-		text := m.String(string(said)) // masked before it is cut: half a secret is not found
-		return strings.ToValidUTF8(text[:min(len(text), most)], "")
-	}
-	outputs := map[string]any{
-		"stdout": first(end.Stdout, maxStdoutOutput), "stderr": first(end.Stderr, maxStderrOutput), "exit_code": end.Exit,
-		"changed": len(changed) > 0,
-	}
-	if len(changed) > 0 {
-		outputs["paths"] = manifest.Few(changed)
-	}
-	return outputs
-}
-
-// nameCheckpoint adds how the container as it was before the step is kept, and the image that it is
-// in, if it is one.
-func (a *application) nameCheckpoint(outputs map[string]any) {
-	delete(outputs, "checkpoint")
-	is := a.backend.Traits()
-	outputs["kept_by"] = is.Name
-	if is.Images {
-		outputs["checkpoint"] = a.checkpoint
-	}
-}
-
-// title is the command in one short line.
-func (a *application) title(ctx context.Context) string {
-	return titleOf(activities.MaskerFrom(ctx).String(a.params.String()))
-}
-
-// titleOf cuts a text that holds no secret any more.
-func titleOf(text string) string {
-	line, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	if len(line) > 100 {
-		line, more = strings.ToValidUTF8(line[:100], ""), "more"
-	}
-	if more != "" {
-		line += " ..."
-	}
-	return line
-}
-
-// failure is that of a command that says it has failed: nobody's retry mends it.
-func (a *application) failure(ctx context.Context, exit int, said string) *activities.Error {
-	if exit == 0 {
-		return nil
-	}
-	m := activities.MaskerFrom(ctx)
-	return &activities.Error{
-		Type:    activities.Unsuccessful,
-		Message: fmt.Sprintf("%s: exit status %d in container %s", a.title(ctx), exit, engine.NameOf(a.rec.Container)),
-		Output:  activities.Tail(m.String(said), maxFailureTail),
-	}
-}
-
-// check runs the step's checks in the container, which may come too late as well as its command.
-func (a *application) check(ctx context.Context, in string) (*activities.Error, error) {
-	look := target.Scene{Engine: a.engine, Container: in, Prepare: a.prepare}
-	return look.Check(ctx, a.step.Checks, activities.Live, activities.Live)
-}
-
-// prepare makes a command one of the step.
-func (a *application) prepare(ctx context.Context, c command.Command) (command.Command, error) {
-	return a.backend.Enter(ctx, a.entry.Token, a.rec.Container, c.Marked(a.entry.Token))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
@@ -20,56 +19,59 @@ const maxRuns = 5
 
 func attemptDoc(n int) string { return fmt.Sprintf("attempt-%d", n) }
 
-// attempts brings the command to its end: it waits for a run that is under way, starts one where
-// none is, and where a result is lost for good rolls back and starts another. It returns the number
-// of the run that ended, and its container.
-func (a *application) attempts(ctx context.Context) (n int, in string, end command.Ending, err error) {
-	for n = 1; ; n++ {
-		if in, err = a.containerOf(ctx, n); err != nil {
-			return n, in, end, err
+// run is one that has come to its end.
+type run struct {
+	command.Ending
+
+	number int
+	// in is the id of its container.
+	in string
+}
+
+// runCommand brings the command to its end: it waits for a run that is under way, starts one where
+// none is, and where a result is lost for good rolls back and starts another.
+func (r *execution) runCommand(ctx context.Context) (run, error) {
+	for n := 1; ; n++ {
+		in, err := r.containerOf(ctx, n)
+		if err != nil {
+			return run{}, err
 		}
-		end, over, err := a.awaitAttempt(ctx, n, in)
+		end, over, err := r.awaitAttempt(ctx, n, in)
 		if err != nil || over {
-			if n > 1 {
-				a.notes = append(a.notes,
-					fmt.Sprintf(
-						"the command ran %s: the result of a run was lost, and the container was rolled back to the step's "+
-							"checkpoint before the next", activities.CountOf(n, "time")))
-			}
-			return n, in, end, err
+			return run{end, n, in}, err
 		}
-		if !a.params.mayRerun() {
-			return n, in, end, activities.Errorf(activities.UnknownOutcome,
+		if !r.params.mayRerun() {
+			return run{}, activities.Errorf(activities.UnknownOutcome,
 				"the result of the command in container %s is lost: its supervisor is gone; it may have run, and rerun: false "+
-					"forbids another run", engine.NameOf(a.rec.Container))
+					"forbids another run", engine.NameOf(r.rec.Container))
 		}
 		if n == maxRuns {
-			return n, in, end, activities.Errorf(activities.Unsuccessful,
+			return run{}, activities.Errorf(activities.Unsuccessful,
 				"the result of the command in container %s has been lost %s, and it is not run again: something ends its "+
 					"supervisor, or leaves no room in %s",
-				engine.NameOf(a.rec.Container), activities.CountOf(n, "time"), a.store.Journal.Dir())
+				engine.NameOf(r.rec.Container), activities.CountOf(n, "time"), r.store.Journal.Dir())
 		}
 	}
 }
 
 // containerOf is the container that run n happens in: the step's own, or that of a rollback after
 // the run before.
-func (a *application) containerOf(ctx context.Context, n int) (string, error) {
+func (r *execution) containerOf(ctx context.Context, n int) (string, error) {
 	if n == 1 {
-		return a.rec.Container.ID, nil
+		return r.rec.Container.ID, nil
 	}
 	var in attempt
-	if found, err := a.token.Read(attemptDoc(n), &in); found || err != nil {
+	if found, err := r.token.Read(attemptDoc(n), &in); found || err != nil {
 		return in.Container, err
 	}
-	if err := a.token.CheckOpen(); err != nil {
+	if err := r.token.CheckOpen(); err != nil {
 		return "", err
 	}
-	to, before, err := rollbackOf(a.token, a.entry.Token, a.rec, attemptDoc(n))
+	to, before, err := rollbackOf(r.token, r.entry.Token, r.rec, attemptDoc(n))
 	if err != nil {
 		return "", err
 	}
-	back, err := a.rollBack(ctx, a.token, a.rec, to, before, nil)
+	back, err := r.rollBack(ctx, r.token, r.rec, to, before, nil)
 	if err != nil {
 		return "", err
 	}
@@ -77,23 +79,23 @@ func (a *application) containerOf(ctx context.Context, n int) (string, error) {
 		return "", activities.Errorf(activities.ActionDenied,
 			"the result of the command in container %s is lost, and it cannot run again: as it was before, the container "+
 				"cannot be started: %s",
-			engine.NameOf(a.rec.Container), back.Unstartable)
+			engine.NameOf(r.rec.Container), back.Unstartable)
 	}
 	in.Container = back.ID
 	point.Reach("container.exec:rolled-back-to-rerun")
-	_, err = a.token.Create(attemptDoc(n), &in)
+	_, err = r.token.Create(attemptDoc(n), &in)
 	return in.Container, err
 }
 
 // awaitAttempt waits for the end of run n and starts it where it has not begun. It is not over
 // where the result is lost.
-func (a *application) awaitAttempt(ctx context.Context, n int, in string) (end command.Ending, over bool, err error) {
+func (r *execution) awaitAttempt(ctx context.Context, n int, in string) (end command.Ending, over bool, err error) {
 	run := command.Attempt{
-		Journal: a.store.Journal, Token: a.token, Name: engine.NameOf(a.rec.Container), Container: in, Number: n,
-		Host:    a.host,
-		Prepare: func(ctx context.Context) (command.Command, error) { return a.prepare(ctx, a.params.toRun()) },
+		Journal: r.store.Journal, Token: r.token, Name: engine.NameOf(r.rec.Container), Container: in, Number: n,
+		Host:    r.host,
+		Prepare: func(ctx context.Context) (command.Command, error) { return r.prepare(ctx, r.params.toRun()) },
 	}
-	defer command.Watch(ctx, filepath.Join(a.token.Dir(), command.LogName(n)))()
+	defer command.Watch(ctx, r.logOf(n))()
 	return run.Await(ctx)
 }
 

@@ -116,6 +116,19 @@ func (p params) String() string {
 	return strings.Join(p.Argv, " ")
 }
 
+// title is the command in one short line, without its secrets.
+func (p params) title(ctx context.Context) string {
+	text := activities.MaskerFrom(ctx).String(p.String())
+	line, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	if len(line) > 100 {
+		line, more = strings.ToValidUTF8(line[:100], ""), "more"
+	}
+	if more != "" {
+		line += " ..."
+	}
+	return line
+}
+
 // readsOnly says that a command can be proven to change nothing in a container.
 func (x *execAction) readsOnly(ctx context.Context, p params, in container.InspectResponse) (bool, error) {
 	programs, ok := p.reading()

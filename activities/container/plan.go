@@ -12,7 +12,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 )
 
@@ -29,17 +28,14 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 	if err := t.CheckOpen(); err != nil {
 		return activities.Change{}, err
 	}
-	again, err := x.findRedo(ctx, e)
+	rec, again, err := x.locate(ctx, e, p)
 	if err != nil {
 		return activities.Change{}, err
 	}
 	if again != nil {
 		return x.planAgain(ctx, p, again)
 	}
-	in, err := target.Find(ctx, x.engine, x.lineage, p.Container)
-	if err != nil {
-		return activities.Change{}, err
-	}
+	in, by := rec.Container, x.backends.Of(rec.Backend).Traits()
 	change := activities.Change{
 		Diff: p.describe(in),
 		Keys: []string{"container:" + p.Container},
@@ -48,37 +44,28 @@ func (x *execAction) Plan(ctx context.Context, e activities.Entry, s activities.
 			"every program in the command is known to change nothing with these arguments, and is that of the " +
 				"container's image"},
 	}
-	by, reads, err := x.choose(ctx, p, in)
-	if err != nil {
-		return activities.Change{}, err
-	}
-	title := titleOf(activities.MaskerFrom(ctx).String(p.String()))
 	var before manifest.Manifest
-	if reads {
-		change.Summary = fmt.Sprintf("read in %s: %s", engine.NameOf(in), title)
+	if rec.ReadOnly {
+		change.Summary = fmt.Sprintf("read in %s: %s", engine.NameOf(in), p.title(ctx))
 	} else {
-		if before, err = manifest.Take(ctx, x.engine, in.ID, p.ignored()); err != nil {
+		if before, err = manifest.Take(ctx, x.engine, in.ID, rec.Ignore); err != nil {
 			return activities.Change{}, err
 		}
-		copies, err := x.findVolumes(ctx, p, in)
-		if err != nil {
+		if err := errors.Join(volumes.AddTo(ctx, before, rec.Volumes), volumes.Weigh(before, rec.Volumes)); err != nil {
 			return activities.Change{}, err
 		}
-		if err := errors.Join(volumes.AddTo(ctx, before, copies), volumes.Weigh(before, copies)); err != nil {
-			return activities.Change{}, err
+		change.Summary = fmt.Sprintf("run in %s: %s", engine.NameOf(in), p.title(ctx))
+		change.Undo, change.Losses = x.describeUndo(rec.Backend, in, rec.Ignore, rec.Volumes...)
+		change.Facts = []string{rec.Backend.Fact()}
+		if by.Forward != "" {
+			change.Facts = append(change.Facts, by.Forward)
 		}
-		change.Summary = fmt.Sprintf("run in %s: %s", engine.NameOf(in), title)
-		change.Undo, change.Losses = x.describeUndo(by, in, p.ignored(), copies...)
-		change.Facts = []string{by.Fact()}
-		if forward := x.backends.Of(by).Traits().Forward; forward != "" {
-			change.Facts = append(change.Facts, forward)
-		}
-		if !x.backends.Of(by).Traits().Cheap {
+		if !by.Cheap {
 			change.Facts = append(change.Facts, "the command cannot be proven to change nothing")
 		}
-		change.Facts = append(change.Facts, p.costs(copies)...)
+		change.Facts = append(change.Facts, p.costs(rec.Volumes)...)
 	}
-	weighed := weigh(reads)
+	weighed := weigh(rec.ReadOnly)
 	change.Strategy, change.Risk, change.Digest = weighed.Strategy, weighed.Risk, changeDigest(ctx, p, in, before, "")
 	return change, nil
 }

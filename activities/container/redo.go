@@ -14,7 +14,6 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
-	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
@@ -155,10 +154,8 @@ func (c *feasibleRedo) change(now manifest.Manifest, losses []string) activities
 	}
 }
 
-// adopt notes in the record of a forward what it puts back, and makes the journal of the token
-// whole: what it needs may be released at any time.
+// adopt makes the journal of the token whole for a redo: what it needs may be released at any time.
 func (a *application) adopt(c *feasibleRedo) error {
-	a.rec.Redo = &c.redo
 	if len(c.after) == 0 { // it has no file
 		return nil
 	}
@@ -176,55 +173,56 @@ func (a *application) adopt(c *feasibleRedo) error {
 
 // putBack is the change of a redo: the container is made anew from what was kept, with the same
 // fences as a rollback.
-func (a *application) putBack(ctx context.Context) (target.Completion, error) {
-	r := a.rec.Redo
-	before, err := manifest.Load(a.token.Dir(), salvageFile(r.Kept.After), r.Kept.After)
+func (r *execution) putBack(ctx context.Context, kept string) (target.Completion, error) {
+	again := r.rec.Redo
+	before, err := manifest.Load(r.token.Dir(), salvageFile(again.Kept.After), again.Kept.After)
 	if err != nil {
 		return target.Completion{}, err
 	}
-	back, err := a.backend.RollBack(ctx, checkpoint.Rollback{
-		Token: a.entry.Token, Turn: checkpoint.RedoTurn, Container: a.rec.Container, Checkpoint: r.Kept.Image, Before: before,
-		Ignore: a.rec.Ignore, Exactly: true, Stopped: r.Kept.Stopped || !a.rec.Container.State.Running,
+	back, err := r.backend.RollBack(ctx, checkpoint.Rollback{
+		Token: r.entry.Token, Turn: checkpoint.RedoTurn, Container: r.rec.Container, Checkpoint: again.Kept.Image,
+		Before: before, Ignore: r.rec.Ignore, Exactly: true,
+		Stopped: again.Kept.Stopped || !r.rec.Container.State.Running,
 	})
 	if err != nil {
 		return target.Completion{}, err
 	}
 	point.Reach("container.exec:put-back")
-	failure := r.Done.Failure
+	failure := again.Done.Failure
 	if failure == nil {
-		if failure, err = a.check(ctx, back.ID); err != nil {
-			return target.Completion{}, errors.Join(a.token.CheckOpen(), err)
+		if failure, err = r.check(ctx, back.ID); err != nil {
+			return target.Completion{}, errors.Join(r.token.CheckOpen(), err)
 		}
 	}
-	left, err := a.readAfter(ctx, back.ID)
+	left, err := r.readAfter(ctx, back.ID)
 	if err != nil {
 		return target.Completion{}, err
 	}
-	result := r.Done.Result
+	result := again.Done.Result
 	result.Summary = fmt.Sprintf("put back in %s what its rollback had kept (changed paths: %d)",
-		engine.NameOf(a.rec.Container), len(left.changed))
+		engine.NameOf(r.rec.Container), len(left.changed))
 	result.After = left.digest
 	result.Notes = []string{"the command did not run again: its result is that of the run which was rolled back"}
 	if back.Unstartable != "" {
 		result.Notes = append(result.Notes, "the container does not run, and cannot be started: "+back.Unstartable)
 	}
-	if result.Outputs, err = a.adoptLog(result.Outputs); err != nil {
+	if result.Outputs, err = r.adoptLog(result.Outputs); err != nil {
 		return target.Completion{}, err
 	}
-	a.nameCheckpoint(result.Outputs)
-	return a.finish(target.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure,
+	r.nameCheckpoint(result.Outputs, kept)
+	return r.finish(target.Completion{Container: back.ID, After: left.digest, Running: left.running, Failure: failure,
 		Result: result})
 }
 
 // adoptLog gives the step the log of the run that was rolled back, for as long as its own record is
 // kept.
-func (a *application) adoptLog(outputs map[string]any) (map[string]any, error) {
+func (r *execution) adoptLog(outputs map[string]any) (map[string]any, error) {
 	outputs = maps.Clone(outputs)
 	had, ok := outputs["log"].(string)
 	if !ok {
 		return outputs, nil
 	}
-	mine := filepath.Join(a.token.Dir(), command.LogName(1))
+	mine := r.logOf(1)
 	switch err := os.Link(had, mine); {
 	case err == nil || errors.Is(err, fs.ErrExist):
 		outputs["log"] = mine

@@ -16,15 +16,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// findVolumes finds the volumes that a step keeps a copy of, or says why it cannot.
-func (x *execAction) findVolumes(ctx context.Context, p params, in container.InspectResponse) ([]volumes.Volume,
-	error) {
-	if p.Volumes == "" {
-		return nil, nil
-	}
-	return volumes.Find(ctx, x.engine, in)
-}
-
 // copies are those of a step's volumes.
 func (x *execAction) copies(t *journal.Token, rec stepRecord) volumes.Copies {
 	return volumes.Copies{Engine: x.engine, Token: t, Volumes: rec.Volumes}
