@@ -2,11 +2,10 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/declared"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
@@ -90,12 +89,11 @@ type claim struct {
 
 // prepared is a call that is ready: all that its undo needs of the world.
 type prepared struct {
+	declared.Call
+
 	connection *connection
-	params     params
+	server     string
 	listed     listedTool
-	declared   Tool
-	before     *sight
-	inverse    *Inverse
 }
 
 // prepare looks at what the call of a step would change, and chooses its inverse.
@@ -116,22 +114,17 @@ func (a *action) prepare(ctx context.Context, token string, s activities.Step) (
 	if err != nil {
 		return nil, err
 	}
-	it := &prepared{connection: c, params: p, listed: listed, declared: a.Servers[p.Server].Declarations.Tools[p.Tool]}
-	if l := it.declared.Look; l != nil && !l.isOfResult() {
-		seen, err := c.look(ctx, token, *l, values{"arguments": p.Arguments})
+	it := &prepared{declared.Call{Tool: p.Tool, Arguments: p.Arguments,
+		Declared: a.Servers[p.Server].Declarations.Tools[p.Tool]}, c, p.Server, listed}
+	if l := it.Declared.Look; l != nil && !l.IsOfResult() {
+		seen, err := c.look(ctx, token, *l, it.Values(nil))
 		if err != nil {
 			return nil, fmt.Errorf("before %s: %w", p.Tool, err)
 		}
-		it.before = &seen
+		it.Before = &seen
 	}
-	if a.class == irreversible {
+	if a.class == irreversible || it.ChooseInverse() {
 		return it, nil
-	}
-	for _, each := range it.declared.Undo {
-		if len(each.When) == 0 || it.before != nil && holds(it.before.fields(), each.When) {
-			it.inverse = &each
-			return it, nil
-		}
 	}
 	return nil, activities.Errorf(activities.Refused,
 		"tool: no undo of %s of server %s is declared for this case (undo[].when), so it was not called; declare one in "+
@@ -161,56 +154,23 @@ func decodeCall(s activities.Step) (p params, err error) {
 }
 
 // look reads what the call of a token changes.
-func (c *connection) look(ctx context.Context, token string, l Look, v values) (sight, error) {
-	arguments, err := v.fill(l.With)
+func (c *connection) look(ctx context.Context, token string, l declared.Look, v declared.Values) (seen declared.Sight,
+	err error) {
+	arguments, err := v.Fill(l.With)
 	if err != nil {
-		return sight{}, fmt.Errorf("look: %w", err)
-	}
-	if arguments == nil || len(l.With) == 0 {
-		arguments = map[string]any{}
+		return seen, fmt.Errorf("look: %w", err)
 	}
 	a, err := c.call(ctx, token, l.Tool, arguments)
 	if err != nil {
-		return sight{}, err
+		return seen, err
 	}
-	seen, trouble := a.read()
-	switch {
-	case trouble != "" && a.isFinal() && l.Absent != "" && matches(l.Absent, trouble):
-		return sight{Absent: true}, nil
-	case trouble != "":
-		return sight{}, fmt.Errorf("%s: %s", l.Tool, trouble)
-	case l.Match == "":
-		return seen, nil
-	}
-	return seen.matched(l.Match), nil
+	return l.See(a.read())
 }
 
-// changeOf describes a call that is ready.
-func (a *action) changeOf(it *prepared) activities.Change {
-	arguments, _ := json.MarshalIndent(it.params.Arguments, "", "  ") // they came from JSON
-	// What the server says of the tool is a part of what is approved.
-	parts := [][]byte{[]byte(it.params.Server), []byte(it.params.Tool), arguments, it.listed.raw}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s\n", it.params.Tool, arguments)
-	change := activities.Change{
-		Summary: fmt.Sprintf("call %s of server %s", it.params.Tool, it.params.Server), Risk: activities.Low,
-		Strategy: activities.Compensation,
-		Keys:     []string{"mcp:" + it.params.Server},
-	}
-	if it.before != nil {
-		parts = append(parts, []byte(it.before.digest()))
-		fmt.Fprintf(&b, "before, %s shows:\n%s\n", it.declared.Look.Tool, it.before.describe())
-	}
-	if it.inverse != nil {
-		raw, _ := json.Marshal(it.inverse) // it came from YAML
-		parts = append(parts, raw)
-		change.Undo = "by " + it.inverse.Tool
-		change.Losses = append(append(change.Losses, it.declared.Losses...), it.inverse.Losses...)
-	} else {
-		change.Risk, change.Strategy, change.Undo = activities.High, activities.Irreversible, "it cannot be undone"
-		change.Facts = []string{"no inverse of this tool is declared"}
-	}
-	change.Diff, change.Digest = b.String(), activities.DigestOf(parts...)
+// change describes a call that is ready.
+func (it *prepared) change() activities.Change {
+	change := it.Change([]byte(it.server), it.listed.raw) // what the server says of the tool is approved too
+	change.Summary, change.Keys = fmt.Sprintf("call %s of server %s", it.Tool, it.server), []string{"mcp:" + it.server}
 	return change
 }
 
@@ -223,5 +183,5 @@ func (a *action) Plan(ctx context.Context, e activities.Entry, s activities.Step
 	if err != nil {
 		return activities.Change{}, err
 	}
-	return a.changeOf(it), nil
+	return it.change(), nil
 }

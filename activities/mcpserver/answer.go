@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/declared"
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
@@ -38,20 +40,20 @@ type content struct {
 	ResultType        string          `json:"resultType"`
 }
 
-// read returns the result, and why it is no success; empty if it is one.
-func (a Answer) read() (s sight, trouble string) {
-	if a.Error != nil {
-		return sight{Text: a.Error.Message}, fmt.Sprintf("error %d: %s", a.Error.Code, a.Error.Message)
-	}
-	if a.Unfit != "" {
-		return sight{}, a.Unfit
-	}
-	if a.Lost {
-		return sight{}, ""
+// read returns what is known of the call by its answer. What cannot be kept may be a task.
+func (a Answer) read() declared.Answer {
+	switch {
+	case a.Error != nil:
+		return declared.Answer{Sight: declared.Sight{Text: a.Error.Message}, IsFinal: true,
+			Trouble: fmt.Sprintf("error %d: %s", a.Error.Code, a.Error.Message)}
+	case a.Unfit != "":
+		return declared.Answer{Trouble: a.Unfit}
+	case a.Lost:
+		return declared.Answer{IsFinal: true, IsLost: true}
 	}
 	var c content
 	if err := exactjson.Decode(a.Result, &c); err != nil {
-		return s, "its result is not that of a tool: " + err.Error()
+		return declared.Answer{Trouble: "its result is not that of a tool: " + err.Error()}
 	}
 	var texts []string
 	for _, each := range c.Content {
@@ -59,51 +61,36 @@ func (a Answer) read() (s sight, trouble string) {
 			texts = append(texts, each.Text)
 		}
 	}
-	s = sight{Text: strings.Join(texts, "\n"), Data: c.StructuredContent}
-	if s.Data == nil {
+	read := declared.Answer{Sight: declared.Sight{Text: strings.Join(texts, "\n"), Data: c.StructuredContent}, IsFinal: true}
+	if read.Data == nil {
 		var data any
-		if exactjson.Decode([]byte(s.Text), &data) == nil {
-			s.Data = data
+		if exactjson.Decode([]byte(read.Text), &data) == nil {
+			read.Data = data
 		}
 	}
 	switch {
-	case a.isTask(c):
-		return s, "it has answered with a task, whose end nobody awaits"
+	case len(c.Task) > 0 || c.ResultType == "task":
+		read.IsFinal, read.Trouble = false, "it has answered with a task, whose end nobody awaits"
 	case c.ResultType != "" && c.ResultType != "complete":
-		return s, "its result is not complete: " + c.ResultType
+		read.Trouble = "its result is not complete: " + c.ResultType
 	case c.IsError:
-		return s, s.Text
+		read.Trouble = cmp.Or(read.Text, "it has answered with an error, and no text")
 	}
-	return s, ""
+	return read
 }
 
 // Succeeded reports whether it is a result that is complete and no error.
-func (a Answer) Succeeded() bool {
-	_, trouble := a.read()
-	return trouble == ""
-}
+func (a Answer) Succeeded() bool { return a.read().Succeeded() }
 
-func (Answer) isTask(c content) bool { return len(c.Task) > 0 || c.ResultType == "task" }
-
-// isFinal reports whether the call is known to be over: what cannot be kept may be a task.
-func (a Answer) isFinal() bool {
-	if a.Unfit != "" {
-		return false
-	}
-	var c content
-	return a.Error != nil || a.Lost || exactjson.Decode(a.Result, &c) == nil && !a.isTask(c)
-}
-
-// failure is the error of a step whose call has not succeeded; nil if it has.
-func (a Answer) failure(server, tool string) error {
-	_, trouble := a.read()
+// failureOf is the error of a step whose call has not succeeded; nil if it has.
+func failureOf(a declared.Answer, server, tool string) error {
 	switch {
-	case trouble == "":
+	case a.Succeeded():
 		return nil
-	case !a.isFinal():
-		return activities.Errorf(activities.UnknownOutcome, "%s of server %s: %s", tool, server, trouble)
+	case !a.IsFinal:
+		return activities.Errorf(activities.UnknownOutcome, "%s of server %s: %s", tool, server, a.Trouble)
 	}
-	first, rest, _ := strings.Cut(trouble, "\n")
+	first, rest, _ := strings.Cut(a.Trouble, "\n")
 	return &activities.Error{Type: activities.Unsuccessful,
 		Message: fmt.Sprintf("%s of server %s: %s", tool, server, first), Output: rest}
 }

@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/declared"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/internal/exactjson"
 	"github.com/seed-62bf7108/unwind/internal/process"
@@ -24,19 +21,12 @@ type serverProcess = process.Identity
 type record struct {
 	journal.Owned
 	claim
+	declared.Call
 
-	Server    string         `json:"server"`
-	URL       string         `json:"url,omitempty"` // where it was reached; empty if it was started
-	Tool      string         `json:"tool"`
-	Arguments map[string]any `json:"arguments,omitempty"`
-	// Declared is what was declared of the tool when it was called, and Inverse what undoes it; nil if
-	// nothing does.
-	Declared Tool     `json:"declared"`
-	Inverse  *Inverse `json:"inverse,omitempty"`
+	Server string `json:"server"`
+	URL    string `json:"url,omitempty"` // where it was reached; empty if it was started
 	// Local is what was declared of the server.
 	Local bool `json:"local,omitempty"`
-	// Before is what the look saw; nil if there is no look before the call.
-	Before *sight `json:"before,omitempty"`
 }
 
 // UnmarshalJSON keeps numbers as they are written.
@@ -47,7 +37,7 @@ func (r *record) UnmarshalJSON(raw []byte) error {
 
 // applied is the document with what the look saw after the call; nil if it sees nothing.
 type applied struct {
-	Left *sight `json:"left,omitempty"`
+	Left *declared.Sight `json:"left,omitempty"`
 }
 
 func (o *one) callName(n int) string { return fmt.Sprintf("call-%d", n) }
@@ -77,76 +67,17 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 		return none, err
 	}
 	a.reach("applied")
-	if err := answer.failure(rec.Server, rec.Tool); err != nil {
+	said := answer.read()
+	if err := failureOf(said, rec.Server, rec.Tool); err != nil {
 		return none, err
 	}
-	result := resultOf(rec, answer, left)
+	result := resultOf(rec.Server, rec.Call, said, left)
 	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
 }
 
-// resultWith is the result of a call that was answered. A number that most programs would round is
-// given as text.
-func resultWith(server, tool string, said sight) activities.Result {
-	r := activities.Result{Summary: fmt.Sprintf("called %s of server %s", tool, server)}
-	var rounded []string
-	data := replaceRounded(said.Data, "data", &rounded)
-	r.Outputs = map[string]any{"text": said.Text, "data": data}
-	if len(rounded) > 0 {
-		r.Notes = []string{"given as text, because the number would be rounded: " + strings.Join(rounded, ", ")}
-	}
-	return r
-}
-
-// maxNamed is how many fields a note names.
-const maxNamed = 5
-
-// replaceRounded returns a value with texts in place of the numbers that would be rounded, and
-// names the first of them.
-func replaceRounded(value any, field string, named *[]string) any {
-	switch v := value.(type) {
-	case json.Number:
-		if !exactjson.Rounds(v) {
-			return v
-		}
-		if len(*named) < maxNamed {
-			*named = append(*named, field)
-		} else if len(*named) == maxNamed {
-			*named = append(*named, "and others")
-		}
-		return string(v)
-	case []any:
-		all := make([]any, len(v))
-		for i, each := range v {
-			all[i] = replaceRounded(each, fmt.Sprintf("%s.%d", field, i), named)
-		}
-		return all
-	case map[string]any:
-		all := make(map[string]any, len(v))
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			all[name] = replaceRounded(v[name], field+"."+name, named)
-		}
-		return all
-	}
-	return value
-}
-
-func resultOf(rec record, answer Answer, left *sight) activities.Result {
-	said, _ := answer.read()
-	r := resultWith(rec.Server, rec.Tool, said)
-	if answer.Lost {
-		r.Notes = append(r.Notes,
-			"the answer of the server was lost: "+rec.Declared.Look.Tool+" shows that the call has happened")
-	}
-	if left != nil {
-		r.After = left.digest()
-	}
-	if left != nil && rec.Before != nil && !rec.hasShown(left) && rec.Inverse != nil {
-		r.Notes = append(r.Notes,
-			fmt.Sprintf(
-				"%s shows the same before and after %s: where the call has changed something, its undo cannot be seen to bring "+
-					"that back, and counts as compensated at best",
-				rec.Declared.Look.Tool, rec.Tool))
-	}
+func resultOf(server string, c declared.Call, said declared.Answer, left *declared.Sight) activities.Result {
+	r := c.Result(said, left)
+	r.Summary = fmt.Sprintf("called %s of server %s", c.Tool, server)
 	return r
 }
 
@@ -193,7 +124,7 @@ func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.D
 
 // keep keeps the answer, and what the look sees after the call. The look is made while the answer
 // is written to the disk.
-func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *sight, err error) {
+func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *declared.Sight, err error) {
 	kept := make(chan error, 1)
 	go func(mine Answer) {
 		_, err := o.token.Create(answered, &mine)
@@ -221,7 +152,7 @@ func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *sight,
 
 // stageLeft looks after the call, and writes what it sees, without its name: that comes after the
 // answer's. What an earlier attempt has kept is not looked at again, and nothing is staged.
-func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *sight, staged *journal.Staged,
+func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *declared.Sight, staged *journal.Staged,
 	err error) {
 	var doc applied
 	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
@@ -244,7 +175,7 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 	if err != nil {
 		return rec, nil, err
 	}
-	change := o.changeOf(it)
+	change := it.change()
 	if err := activities.Judge(ctx, change); err != nil {
 		return rec, nil, err
 	}
@@ -254,12 +185,8 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 				"the call, what it changes, or the tool as its server lists it, is not what was approved; plan and approve "+
 					"it again")
 	}
-	rec = record{
-		Owned: journal.Own(ctx, o.entry), claim: claim{it.connection.id}, Server: it.params.Server,
-		URL: o.Servers[it.params.Server].URL, Tool: it.params.Tool,
-		Arguments: it.params.Arguments, Declared: it.declared, Inverse: it.inverse,
-		Local: o.Servers[it.params.Server].Declarations.Local, Before: it.before,
-	}
+	to := o.Servers[it.server]
+	rec = record{journal.Own(ctx, o.entry), claim{it.connection.id}, it.Call, it.server, to.URL, to.Declarations.Local}
 	_, err = o.token.Create(journal.Record, &rec)
 	return rec, it.connection, err
 }
@@ -292,19 +219,19 @@ func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answ
 	if c, err = o.reconnect(ctx, rec); err != nil {
 		return nil, answer, err
 	}
-	now, err := c.look(ctx, o.entry.Token, *rec.Declared.Look, rec.values())
+	now, err := c.look(ctx, o.entry.Token, *rec.Declared.Look, rec.Values(nil))
 	if err != nil {
 		return nil, answer, err
 	}
 	switch {
-	case now.digest() == rec.Before.digest() && !rec.Local:
+	case rec.IsBefore(&now) && !rec.Local:
 		return nil, answer, activities.Errorf(activities.UnknownOutcome,
 			"an earlier attempt has called %s and got no answer; %s shows no change so far, but the server may have passed "+
 				"the call on (local: true is not declared)", rec.Tool, rec.Declared.Look.Tool)
-	case now.digest() == rec.Before.digest():
+	case rec.IsBefore(&now):
 		_, err := o.token.Create(o.callName(claims+1), &claim{c.id})
 		return c, answer, err
-	case rec.isHappened(now):
+	case rec.IsHappened(now):
 		return nil, Answer{Lost: true}, nil
 	}
 	return nil, answer, activities.Errorf(activities.UnknownOutcome,
@@ -354,65 +281,21 @@ func (o *one) listClaims(rec record) ([]claim, error) {
 }
 
 // lookAfter is what the look sees after the call; nil if it sees nothing.
-func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*sight, error) {
-	l := rec.Declared.Look
-	if l == nil || !rec.canLook(answer) {
+func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*declared.Sight, error) {
+	said := answer.read()
+	if !rec.CanLook(&said) {
 		return nil, nil
 	}
 	c, err := o.reconnect(ctx, rec)
 	if err != nil {
 		return nil, err
 	}
-	seen, err := c.look(ctx, o.entry.Token, *l, rec.valuesWith(answer))
+	seen, err := c.look(ctx, o.entry.Token, *rec.Declared.Look, rec.Values(&said))
 	if err != nil {
 		return nil, fmt.Errorf("after %s: %w", rec.Tool, err)
 	}
 	return &seen, nil
 }
-
-// canLook reports whether all is known that the look needs.
-func (r record) canLook(answer Answer) bool {
-	_, trouble := answer.read()
-	return r.Declared.Look != nil && (r.Before != nil || trouble == "" && !answer.Lost)
-}
-
-func (r record) values() values { return values{"arguments": r.Arguments} }
-
-func (r record) valuesWith(answer Answer) values {
-	v := r.values()
-	if said, trouble := answer.read(); trouble == "" && !answer.Lost {
-		v["result"] = said.fields()
-	}
-	if r.Before != nil {
-		v["before"] = r.Before.fields()
-	}
-	return v
-}
-
-// isHappened reports whether the look sees what the call makes, as declared.
-func (r record) isHappened(now sight) bool {
-	if len(r.Declared.Happened) == 0 {
-		return false
-	}
-	want, err := r.values().fill(r.Declared.Happened)
-	return err == nil && holds(now.fields(), want)
-}
-
-// matched reduces what a look has seen to the groups of a pattern.
-func (s sight) matched(pattern string) sight {
-	re := regexp.MustCompile(pattern) // checked with the declarations
-	s.Match = map[string]string{}
-	if m := re.FindStringSubmatch(s.Text); m != nil {
-		for i, name := range re.SubexpNames() {
-			if name != "" {
-				s.Match[name] = m[i]
-			}
-		}
-	}
-	return s
-}
-
-func matches(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
 // scene shows checks the outputs of the step.
 type scene struct{ result activities.Result }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"regexp"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-62bf7108/unwind/activities/declared"
 )
 
 // Declarations say what the tools of a server do, and how that is undone. A tool that is not among
@@ -23,51 +22,7 @@ type Declarations struct {
 	// declared. Defaults to false.
 	TrustReadOnlyHint bool `yaml:"trustReadOnlyHint"`
 	// Tools are declared by name.
-	Tools map[string]Tool `yaml:"tools"`
-}
-
-// Tool is what one tool does. It is one that only reads, one with an inverse, or irreversible. It
-// is kept in the record of a call.
-type Tool struct {
-	// Reads means that it changes nothing.
-	Reads bool `yaml:"reads" json:"reads,omitempty"`
-	// Irreversible means that it cannot be undone, as if it were not declared.
-	Irreversible bool `yaml:"irreversible" json:"irreversible,omitempty"`
-	// Look reads what the call changes: before it, after it, and at its undo.
-	Look *Look `yaml:"look" json:"look,omitempty"`
-	// Happened is a part of what the look sees once the call has happened: it tells so if the answer
-	// is lost.
-	Happened map[string]any `yaml:"happened" json:"happened,omitempty"`
-	// Undo are inverses: the first whose When holds is called.
-	Undo []Inverse `yaml:"undo" json:"undo,omitempty"`
-	// ErrorsChangeNothing means that a call that ends in an error has changed nothing. Without it, and
-	// without a look, the outcome of such a call is unknown.
-	ErrorsChangeNothing bool `yaml:"errorsChangeNothing" json:"errorsChangeNothing,omitempty"`
-	// Losses are what an undo does not bring back.
-	Losses []string `yaml:"losses" json:"losses,omitempty"`
-}
-
-// Look is a call that only reads.
-type Look struct {
-	Tool string         `yaml:"tool" json:"tool"`
-	With map[string]any `yaml:"with" json:"with,omitempty"`
-	// Absent is a regular expression. An error whose text matches it means that there is nothing.
-	Absent string `yaml:"absent" json:"absent,omitempty"`
-	// Match is a regular expression with named groups. Only what they hold is compared, as match.NAME.
-	Match string `yaml:"match" json:"match,omitempty"`
-}
-
-// Inverse is a call that takes another back.
-type Inverse struct {
-	// When is a part of what the look saw before the call. Defaults to anything.
-	When map[string]any `yaml:"when" json:"when,omitempty"`
-	Tool string         `yaml:"tool" json:"tool"`
-	With map[string]any `yaml:"with" json:"with,omitempty"`
-	// Done is a regular expression. An error whose text matches it means that there is nothing left to
-	// undo.
-	Done string `yaml:"done" json:"done,omitempty"`
-	// Losses are what this inverse does not bring back, besides those of the tool.
-	Losses []string `yaml:"losses" json:"losses,omitempty"`
+	Tools declared.Tools `yaml:"tools"`
 }
 
 // ReadDeclarations reads a file of declarations.
@@ -90,101 +45,7 @@ func ParseDeclarations(raw []byte) (d Declarations, err error) {
 	if err := y.Decode(&d); err != nil && !errors.Is(err, io.EOF) {
 		return d, err
 	}
-	return d, d.Validate()
-}
-
-// Validate reports every fault.
-func (d Declarations) Validate() error {
-	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(d.Tools)) {
-		d.Tools[name].check(d, func(field, format string, args ...any) {
-			problems = append(problems, fmt.Errorf("tools.%s%s: "+format, append([]any{name, field}, args...)...))
-		})
-	}
-	return errors.Join(problems...)
-}
-
-func (t Tool) check(d Declarations, bad func(field, format string, args ...any)) {
-	kinds := 0
-	for _, is := range []bool{t.Reads, t.Irreversible, len(t.Undo) > 0} {
-		if is {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		bad("", "write exactly one of reads: true, irreversible: true and undo")
-	}
-	if t.Look != nil {
-		checkPattern(t.Look.Absent, ".look.absent", bad)
-		if names := checkPattern(t.Look.Match, ".look.match", bad); t.Look.Match != "" && len(names) == 0 {
-			bad(".look.match", "%q has no named group; write one, as in (?P<name>...)", t.Look.Match)
-		}
-		if !d.Tools[t.Look.Tool].Reads {
-			bad(".look.tool", "%q is not declared as a tool that reads; add tools.%s: {reads: true}", t.Look.Tool, t.Look.Tool)
-		}
-		checkTemplate(t.Look.With, ".look.with", bad, "arguments", "result")
-	}
-	if len(t.Happened) > 0 && t.Look == nil {
-		bad(".happened", "it is compared with what the look sees; declare a look")
-	}
-	checkTemplate(t.Happened, ".happened", bad, "arguments")
-	for i, inverse := range t.Undo {
-		field := fmt.Sprintf(".undo[%d]", i)
-		roots := []string{"arguments", "result", "token"}
-		if t.Look != nil {
-			roots = append(roots, "left")
-			if !t.Look.isOfResult() {
-				roots = append(roots, "before")
-			}
-		}
-		if inverse.Tool == "" {
-			bad(field+".tool", "name the tool that takes the call back")
-		}
-		if len(inverse.When) > 0 && (t.Look == nil || t.Look.isOfResult()) {
-			bad(field+".when", "it compares with a look that needs only the arguments; declare one")
-		}
-		checkPattern(inverse.Done, field+".done", bad)
-		checkTemplate(inverse.With, field+".with", bad, roots...)
-	}
-}
-
-// Warnings name the looks that nothing ties to the call: they may show the same before and after
-// it, and then they prove nothing.
-func (d Declarations) Warnings() (all []string) {
-	for _, name := range slices.Sorted(maps.Keys(d.Tools)) {
-		t := d.Tools[name]
-		if len(t.Undo) > 0 && t.Look != nil && len(t.Happened) == 0 && len(rootsIn(t.Look.With)) == 0 {
-			all = append(all,
-				fmt.Sprintf("tools.%s.look: %s is asked the same for every call, and no happened says what it shows after one; "+
-					"where it shows no change, an undo counts as compensated at best: refer to the arguments, or declare happened",
-					name, t.Look.Tool))
-		}
-	}
-	return all
-}
-
-// isOfResult reports whether the look needs the result of the call: then nothing was there before
-// it.
-func (l *Look) isOfResult() bool { return slices.Contains(rootsIn(l.With), "result") }
-
-func checkPattern(pattern, field string, bad func(field, format string, args ...any)) (names []string) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		bad(field, "%v", err)
-		return nil
-	}
-	return slices.DeleteFunc(re.SubexpNames(), func(name string) bool { return name == "" })
-}
-
-func checkTemplate(template any, field string, bad func(field, format string, args ...any), allowed ...string) {
-	for _, text := range brokenIn(template) {
-		bad(field, "%q: ${{ is not the start of an expression; write ${{ ROOT.FIELD }}", text)
-	}
-	for _, root := range rootsIn(template) {
-		if !slices.Contains(allowed, root) {
-			bad(field, "${{ %s }} is not known here; there are: %v", root, allowed)
-		}
-	}
+	return d, d.Tools.Validate("tool")
 }
 
 // class is how a call of a tool may be made.
@@ -199,11 +60,11 @@ const (
 
 // classOf is the class of a tool; isReadOnly is what its annotation says.
 func (d Declarations) classOf(tool string, isReadOnly bool) class {
-	declared, is := d.Tools[tool]
+	it, is := d.Tools[tool]
 	switch {
-	case declared.Reads, !is && d.TrustReadOnlyHint && isReadOnly:
+	case it.Reads, !is && d.TrustReadOnlyHint && isReadOnly:
 		return reads
-	case len(declared.Undo) > 0:
+	case len(it.Undo) > 0:
 		return reversible
 	}
 	return irreversible

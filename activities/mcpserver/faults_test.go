@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/declared"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
@@ -247,7 +248,8 @@ func TestATaskMayStillAct(t *testing.T) {
 	require.Equal(t, activities.Unseen, put.observe().State)
 	undone := put.undo()
 	require.Equal(t, activities.Unknown, undone.Outcome)
-	require.Equal(t, "put_note has answered with a task, which may still act; get_note shows no change so far",
+	require.Equal(t,
+		"put_note may still act: it has answered with a task, whose end nobody awaits; get_note shows no change so far",
 		undone.Observed)
 
 	require.NoError(t, mcptest.Put(notesIn(s.dir), mcptest.Note{ID: "there", Title: "note there", Body: "new"}))
@@ -338,6 +340,12 @@ func TestDeclarationsAreChecked(t *testing.T) {
 	}
 }
 
+func TestAnErrorWithoutATextIsNoSuccess(t *testing.T) {
+	for result, succeeded := range map[string]bool{`{"content": []}`: true, `{"content": [], "isError": true}`: false} {
+		require.Equal(t, succeeded, mcpserver.Answer{Result: []byte(result)}.Succeeded(), result)
+	}
+}
+
 func TestTheExamplesAreRead(t *testing.T) {
 	files, err := filepath.Glob("../../examples/mcp/*.yaml")
 	require.NoError(t, err)
@@ -402,8 +410,8 @@ func TestAnInverseIsCalledAgainUnlessItMayHaveBeenCalled(t *testing.T) {
 
 func TestAnInverseCanNameTheToken(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) {
-		d.Tools["put_note"] = mcpserver.Tool{
-			Undo: []mcpserver.Inverse{{Tool: "put_note",
+		d.Tools["put_note"] = declared.Tool{
+			Undo: []declared.Inverse{{Tool: "put_note",
 				With: params{"id": "${{ arguments.id }}-${{ token }}", "body": "undone"}}}}
 	})
 	put := s.step("mcp.call", "put_note", params{"id": "there", "body": "new"})
@@ -434,7 +442,7 @@ func TestALookThatShowsNoChangeIsNoProofOfAnUndo(t *testing.T) {
 	s := newStoreOf(t, func(d *mcpserver.Declarations) {
 		put := d.Tools["put_note"]
 		put.Look.Match, put.Happened = `^version: (?P<v>\d+)`, nil
-		put.Undo = []mcpserver.Inverse{{Tool: "put_note", With: params{"id": "elsewhere", "body": "this does not help"},
+		put.Undo = []declared.Inverse{{Tool: "put_note", With: params{"id": "elsewhere", "body": "this does not help"},
 			Done: "."}}
 		d.Tools["put_note"] = put
 	})
@@ -448,13 +456,13 @@ func TestALookThatShowsNoChangeIsNoProofOfAnUndo(t *testing.T) {
 }
 
 func TestALookThatNothingTiesToItsCallIsWarnedAbout(t *testing.T) {
-	blind := mcpserver.Tool{Undo: []mcpserver.Inverse{{Tool: "reset"}}, Look: &mcpserver.Look{Tool: "list"}}
+	blind := declared.Tool{Undo: []declared.Inverse{{Tool: "reset"}}, Look: &declared.Look{Tool: "list"}}
 	told, asked := blind, blind
 	told.Happened = params{"text": "${{ arguments.text }}"}
-	asked.Look = &mcpserver.Look{Tool: "list", With: params{"of": "${{ arguments.of }}"}}
+	asked.Look = &declared.Look{Tool: "list", With: params{"of": "${{ arguments.of }}"}}
 	w, err := mcpserver.New(mcpserver.Config{LookOnly: true, Servers: map[string]mcpserver.Server{"notes": {
 		Command: "false",
-		Declarations: mcpserver.Declarations{Tools: map[string]mcpserver.Tool{"list": {Reads: true}, "blind": blind,
+		Declarations: mcpserver.Declarations{Tools: map[string]declared.Tool{"list": {Reads: true}, "blind": blind,
 			"told": told, "asked": asked}},
 	}}})
 	require.NoError(t, err)

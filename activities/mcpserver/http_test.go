@@ -160,7 +160,7 @@ func TestAnotherServerOfTheSameNameIsTheWrongPlace(t *testing.T) {
 
 func TestAddressesThatAreRefused(t *testing.T) {
 	for want, s := range map[string]mcpserver.Server{
-		"command: give the command line that starts it, or url": {},
+		"command: give the command line that starts the server, or url": {},
 		"not both":                               {Command: "true", URL: "https://h/mcp"},
 		"token: it is for url":                   {Command: "true", Token: "t"},
 		"as in https://host/mcp":                 {URL: "h/mcp"},

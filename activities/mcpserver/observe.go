@@ -37,39 +37,21 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	case !found:
 		return none, o.token.CheckNotLost(false, answered)
 	}
-	var answer Answer
-	if found, err := o.token.Read(answered, &answer); err != nil {
-		return none, err
-	} else if found {
-		u.answer = &answer
-	}
-	var doc applied
-	if _, err := o.token.Read(journal.Applied, &doc); err != nil {
+	if _, err := u.gather(); err != nil {
 		return none, err
 	}
-	u.left = doc.Left
 	if u.server, err = a.reconnect(ctx, u.rec); err != nil {
 		return none, err
 	}
 	// before the look: after it, the call may have acted and its server ended
-	if u.pending, err = u.canStillArrive(); err != nil {
+	if u.Pending, err = u.canStillArrive(); err != nil {
 		return none, err
 	}
 	now, err := u.look()
-	switch {
-	case err != nil:
+	if err != nil {
 		return none, err
-	case now == nil:
-		return activities.Observation{State: activities.Unseen, Detail: "no look is declared for " + u.rec.Tool}, nil
-	case u.pending != "" && u.rec.Before != nil && now.digest() == u.rec.Before.digest():
-		return activities.Observation{State: activities.Unseen, Detail: u.describePending()}, nil
-	case u.left != nil && now.digest() == u.left.digest(), u.left == nil && u.rec.isHappened(*now):
-		return activities.Observation{State: activities.AsLeft}, nil
-	case u.rec.Before != nil && now.digest() == u.rec.Before.digest(), u.rec.Before == nil && now.Absent:
-		return activities.Observation{State: activities.AsBefore}, nil
 	}
-	drift := &activities.Drift{Digest: now.digest(), Diff: u.describeDrift(*now)}
-	return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
+	return u.Observe(now), nil
 }
 
 // Release drops what was seen and answered. The tombstone and the outcome stay.

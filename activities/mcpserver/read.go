@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/declared"
 )
 
 // readAction calls tools that change nothing. It keeps no record.
@@ -26,7 +27,6 @@ func (r *readAction) begin(e activities.Entry) (*one, error) {
 
 // prepare connects, and checks that the tool only reads.
 func (r *readAction) prepare(ctx context.Context, s activities.Step) (*connection, params, activities.Change, error) {
-	a := &action{r.world, reads}
 	p, err := decodeCall(s)
 	if err != nil {
 		return nil, p, activities.Change{}, err
@@ -39,7 +39,7 @@ func (r *readAction) prepare(ctx context.Context, s activities.Step) (*connectio
 	if err != nil {
 		return nil, p, activities.Change{}, err
 	}
-	change := a.changeOf(&prepared{params: p, listed: listed})
+	change := (&prepared{declared.Call{Tool: p.Tool, Arguments: p.Arguments}, c, p.Server, listed}).change()
 	change.Strategy, change.Undo, change.Risk, change.Facts, change.Unchanged = activities.NoUndo, "it changes nothing",
 		activities.Low, nil, true
 	return c, p, change, nil
@@ -82,11 +82,11 @@ func (r *readAction) Apply(ctx context.Context, e activities.Entry, s activities
 		return none, err
 	}
 	o.reach("called")
-	if err := a.failure(p.Server, p.Tool); err != nil {
+	said := a.read()
+	if err := failureOf(said, p.Server, p.Tool); err != nil {
 		return none, err
 	}
-	said, _ := a.read()
-	result := resultWith(p.Server, p.Tool, said)
+	result := resultOf(p.Server, declared.Call{Tool: p.Tool}, said, nil)
 	return result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{result})
 }
 

@@ -83,19 +83,15 @@ func (s ServerSettings) check(secrets activities.WorkerSecrets, bad activities.B
 
 // checkAddress checks how the server is started or reached.
 func (s ServerSettings) checkAddress(secrets activities.WorkerSecrets, bad activities.Bad) {
-	switch isStarted := strings.TrimSpace(s.Command) != ""; {
-	case isStarted == (s.URL != ""):
-		bad("command", "give the command line that starts the server, or url, and not both")
-	case isStarted && s.Token != "":
-		bad("token", "it is for url; a command gets secrets in its secretEnvironment")
-	case isStarted:
-	case len(s.Environment)+len(s.SecretEnvironment) > 0:
+	switch {
+	case s.URL != "" && len(s.Environment)+len(s.SecretEnvironment) > 0:
 		bad("environment", "a server that is reached by url gets none from here; its secret is token")
-	case s.Token != "" && !secrets.Has(string(s.Token)):
+	case s.URL != "" && s.Token != "" && !secrets.Has(string(s.Token)):
 		bad("token", "%q is not one of secrets", s.Token)
 	default:
-		if err := CheckURL(s.URL, s.Token != ""); err != nil {
-			bad("url", "%v", err)
+		if err := (Server{Command: s.Command, URL: s.URL, Token: string(s.Token)}).Validate(); err != nil {
+			field, problem, _ := strings.Cut(err.Error(), ": ")
+			bad(field, "%s", problem)
 		}
 	}
 }

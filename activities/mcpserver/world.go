@@ -67,7 +67,7 @@ func (s Server) Validate() error {
 	hasCommand := strings.TrimSpace(s.Command) != ""
 	switch {
 	case hasCommand == (s.URL != ""):
-		return errors.New("command: give the command line that starts it, or url, and not both")
+		return errors.New("command: give the command line that starts the server, or url, and not both")
 	case hasCommand && s.Token != "":
 		return errors.New("token: it is for url; a command gets secrets in its environment")
 	case hasCommand:
@@ -100,7 +100,7 @@ func (c Config) Validate() error {
 		if err := c.Servers[name].Validate(); err != nil {
 			bad(".%s.%w", name, err)
 		}
-		if err := c.Servers[name].Declarations.Validate(); err != nil {
+		if err := c.Servers[name].Declarations.Tools.Validate("tool"); err != nil {
 			bad(".%s.declarations: %w", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func Open(c Config) (World, error) {
 	made := activities.World{Name: "mcp", Actions: w.actions(),
 		Journal: func(context.Context) (string, error) { return "", nil }}
 	for _, name := range slices.Sorted(maps.Keys(c.Servers)) {
-		for _, warning := range c.Servers[name].Declarations.Warnings() {
+		for _, warning := range c.Servers[name].Declarations.Tools.Warnings("tool") {
 			made.Notices = append(made.Notices, "mcp.servers."+name+".declarations: "+warning)
 		}
 	}

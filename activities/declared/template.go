@@ -1,4 +1,4 @@
-package mcpserver
+package declared
 
 import (
 	"bytes"
@@ -9,35 +9,36 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/internal/exactjson"
 )
 
 // expression is ${{ ROOT.FIELD... }}: a value that is nothing else is replaced by what it names, as
 // it is; within a text, by its text.
 var expression = regexp.MustCompile(`\$\{\{\s*([A-Za-z]+(?:\.[A-Za-z0-9_-]+)*)\s*\}\}`)
 
-// values are what expressions name.
-type values map[string]any
+// Values are what expressions name.
+type Values map[string]any
 
-// fill replaces the expressions in a template.
-func (v values) fill(template any) (any, error) {
+// Fill replaces the expressions in a template.
+func (v Values) Fill(template map[string]any) (map[string]any, error) {
+	filled := make(map[string]any, len(template))
+	for name, each := range template {
+		one, err := v.fillAny(each)
+		if err != nil {
+			return nil, err
+		}
+		filled[name] = one
+	}
+	return filled, nil
+}
+
+func (v Values) fillAny(template any) (any, error) {
 	switch t := template.(type) {
 	case map[string]any:
-		filled := make(map[string]any, len(t))
-		for name, each := range t {
-			one, err := v.fill(each)
-			if err != nil {
-				return nil, err
-			}
-			filled[name] = one
-		}
-		return filled, nil
+		return v.Fill(t)
 	case []any:
 		filled := make([]any, len(t))
 		for i, each := range t {
-			one, err := v.fill(each)
+			one, err := v.fillAny(each)
 			if err != nil {
 				return nil, err
 			}
@@ -50,7 +51,7 @@ func (v values) fill(template any) (any, error) {
 	return template, nil
 }
 
-func (v values) fillText(text string) (any, error) {
+func (v Values) fillText(text string) (any, error) {
 	if m := expression.FindStringSubmatch(text); m != nil && m[0] == text {
 		return v.find(m[1])
 	}
@@ -66,7 +67,7 @@ func (v values) fillText(text string) (any, error) {
 }
 
 // find returns what a dotted path names; a number names an item of a list.
-func (v values) find(path string) (any, error) {
+func (v Values) find(path string) (any, error) {
 	var at any = map[string]any(v)
 	for name := range strings.SplitSeq(path, ".") {
 		switch in := at.(type) {
@@ -164,54 +165,4 @@ func holds(whole, part any) bool {
 	left, errLeft := json.Marshal(whole)
 	right, errRight := json.Marshal(part)
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
-}
-
-// sight is what a look has seen, or what a call has answered.
-type sight struct {
-	// Absent means that there is nothing.
-	Absent bool `json:"absent,omitempty"`
-	// Text is the text of the answer, and Data its structured content, or its text as JSON.
-	Text string `json:"text,omitempty"`
-	Data any    `json:"data,omitempty"`
-	// Match is what the look's groups hold.
-	Match map[string]string `json:"match,omitzero"`
-}
-
-// UnmarshalJSON keeps numbers as they are written.
-func (s *sight) UnmarshalJSON(raw []byte) error {
-	type plain sight
-	return exactjson.Decode(raw, (*plain)(s))
-}
-
-// fields are what expressions and parts refer to.
-func (s sight) fields() map[string]any {
-	all := map[string]any{"absent": s.Absent, "text": s.Text, "data": s.Data}
-	matched := map[string]any{}
-	for name, text := range s.Match {
-		matched[name] = text
-	}
-	all["match"] = matched
-	return all
-}
-
-// digest is the fingerprint of what was seen.
-func (s sight) digest() activities.Digest {
-	if s.Match != nil {
-		s.Text, s.Data = "", nil
-	}
-	raw, _ := json.Marshal(s) // it came from JSON
-	return activities.DigestOf(raw)
-}
-
-// describe shows what was seen.
-func (s sight) describe() string {
-	switch {
-	case s.Absent:
-		return "(nothing)"
-	case s.Match != nil:
-		return plainText(s.Match)
-	case s.Text != "":
-		return s.Text
-	}
-	return plainText(s.Data)
 }
