@@ -44,9 +44,9 @@ func Attend() {
 	supervisor.Dispatch(bridgeName, runBridge)
 }
 
-// remote is where a bridge leads. It comes through a pipe: the token is neither in the environment
+// address is where a bridge leads. It comes through a pipe: the token is neither in the environment
 // nor in the command line.
-type remote struct {
+type address struct {
 	URL   string `json:"url"`
 	Token string `json:"token,omitempty"`
 }
@@ -63,7 +63,7 @@ func newBridgeCommand() (*exec.Cmd, error) {
 
 // bridge carries messages to a server, and back.
 type bridge struct {
-	remote
+	address
 
 	client *http.Client
 	lost   chan error // why it must end
@@ -99,7 +99,7 @@ func runBridge() error {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if err == nil {
-		err = json.Unmarshal(job, &b.remote)
+		err = json.Unmarshal(job, &b.address)
 	}
 	if err != nil {
 		return fmt.Errorf("no address: %w", err)

@@ -78,7 +78,7 @@ func start(ctx context.Context, s Server, heard func(Notice)) (*connection, erro
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
 	}
 	if s.URL != "" {
-		job, _ := json.Marshal(remote{s.URL, s.Token}) // plain data
+		job, _ := json.Marshal(address{s.URL, s.Token}) // plain data
 		if _, err := in.Write(append(job, '\n')); err != nil {
 			return nil, errors.Join(err, c.Process.Kill(), c.Wait())
 		}

@@ -163,7 +163,7 @@ func TestAddressesThatAreRefused(t *testing.T) {
 		"command: give the command line that starts the server, or url": {},
 		"not both":                               {Command: "true", URL: "https://h/mcp"},
 		"token: it is for url":                   {Command: "true", Token: "t"},
-		"as in https://host/mcp":                 {URL: "h/mcp"},
+		"as in https://host/path":                {URL: "h/mcp"},
 		"no user, password":                      {URL: "https://u:p@h/mcp"},
 		"query":                                  {URL: "https://h/mcp?key=1"},
 		"in the clear":                           {URL: "http://h/mcp", Token: "t"},

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/remote"
 	"github.com/seed-62bf7108/unwind/internal/turns"
 )
 
@@ -41,27 +40,6 @@ type Server struct {
 	Declarations Declarations
 }
 
-// CheckURL refuses what is no address of a server. A token is sent in the clear to this machine
-// alone.
-func CheckURL(address string, hasToken bool) error {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("give an address as in https://host/mcp")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return errors.New(
-			"an address has no user, password, query or fragment here: it is shown to people; give a secret as token")
-	case hasToken && u.Scheme == "http" && !isLoopback(u.Hostname()):
-		return fmt.Errorf("the token would go to %s in the clear; use https", u.Host)
-	}
-	return nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // Validate refuses a server that cannot be one. The error begins with the field.
 func (s Server) Validate() error {
 	hasCommand := strings.TrimSpace(s.Command) != ""
@@ -73,7 +51,7 @@ func (s Server) Validate() error {
 	case hasCommand:
 		return nil
 	}
-	if err := CheckURL(s.URL, s.Token != ""); err != nil {
+	if err := remote.CheckURL(s.URL, s.Token != ""); err != nil {
 		return fmt.Errorf("url: %w", err)
 	}
 	if s.Declarations.Local {

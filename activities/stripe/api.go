@@ -68,7 +68,7 @@ func (c *session) send(method, path string, params stripe.ParamsContainer, key s
 		common.SetIdempotencyKey(key)
 	}
 	r := &response{}
-	err = c.guard.runGuarded(func() error {
+	err = c.guard.Run(func() error {
 		if err := c.backend.Call(method, path, c.key, params, r); err != nil {
 			return problemOf(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stripe/stripe-go/v76"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/remote"
 )
 
 // Config names the account of a worker, and its timeouts.
@@ -49,13 +49,17 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+func (c Config) newBreaker(name string) *remote.Breaker {
+	return remote.NewBreaker(name, c.BreakerTrips, c.BreakerPause, isUnavailable)
+}
+
 func (c Config) validate() error {
-	u, err := url.Parse(c.BaseURL)
+	err := remote.CheckURL(c.BaseURL, false)
 	switch {
 	case c.Key == nil:
 		return errors.New("stripe: the config names no key; name the secret that holds it")
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return fmt.Errorf("stripe: base URL %q is no http or https URL", c.BaseURL)
+	case err != nil:
+		return fmt.Errorf("stripe: base URL %q: %w", c.BaseURL, err)
 	case c.HTTPTimeout < 0 || c.BreakerPause < 0:
 		return errors.New("stripe: a timeout is negative")
 	}
@@ -74,7 +78,7 @@ func (c Config) elsewhere() string {
 type service struct {
 	config        Config
 	backend       stripe.Backend
-	forward, back *breakerGuard
+	forward, back *remote.Breaker
 	now           func() time.Time
 
 	mu       sync.Mutex
@@ -117,8 +121,8 @@ func newService(config Config) (*service, error) {
 			EnableTelemetry:   stripe.Bool(false),
 			LeveledLogger:     &stripe.LeveledLogger{Level: stripe.LevelNull},
 		}),
-		forward:  newGuard("Stripe (forward)", config),
-		back:     newGuard("Stripe (undo)", config),
+		forward:  config.newBreaker("Stripe (forward)"),
+		back:     config.newBreaker("Stripe (undo)"),
 		now:      time.Now,
 		accounts: map[string]string{},
 	}, nil
@@ -129,12 +133,12 @@ type session struct {
 	*service
 	ctx   context.Context //nolint:containedctx // a session is one call, and ends with it
 	key   string
-	guard *breakerGuard
+	guard *remote.Breaker
 }
 
 // openSession begins a call for an entry. It returns WrongPlace if the key belongs to another
 // account than the entry's record.
-func (s *service) openSession(ctx context.Context, g *breakerGuard, journal string) (*session, error) {
+func (s *service) openSession(ctx context.Context, g *remote.Breaker, journal string) (*session, error) {
 	c, err := s.newSession(ctx, g)
 	if err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (s *service) openSession(ctx context.Context, g *breakerGuard, journal stri
 	return c, nil
 }
 
-func (s *service) newSession(ctx context.Context, g *breakerGuard) (*session, error) {
+func (s *service) newSession(ctx context.Context, g *remote.Breaker) (*session, error) {
 	key, err := s.config.Key()
 	if err != nil {
 		return nil, activities.Errorf(activities.Refused, "the Stripe key: %v", err)

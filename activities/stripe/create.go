@@ -7,6 +7,7 @@ import (
 	"github.com/stripe/stripe-go/v76"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/remote"
 )
 
 // Undo reverses what the step did, and fences a forward that is still under way.
@@ -53,7 +54,7 @@ func (a *action) undoCreate(c *session, e activities.Entry, req request, d activ
 		case d.Done:
 			return contradict(undone), nil
 		case its.unproven:
-			undone = askLateLook(undone)
+			undone = remote.LookLate(undone, lateLookDelay)
 		}
 	}
 	if !its.complete && undone.Outcome.Clean() {

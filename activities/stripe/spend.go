@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"time"
 
 	"github.com/stripe/stripe-go/v76"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/remote"
 )
 
 // undoRun is the undo of a forward that may move money. It never sends the forward's request, not
@@ -88,7 +90,7 @@ func (u *undoRun) reportNothing() (activities.Undone, error) {
 		return contradict(undone), nil
 	}
 	if u.target != nil && u.isUnproven() {
-		undone = askLateLook(undone)
+		undone = remote.LookLate(undone, lateLookDelay)
 	}
 	return undone, nil
 }
@@ -102,6 +104,12 @@ func contradict(nothing activities.Undone) activities.Undone {
 			"has made; what was seen: " + nothing.Observed,
 	}
 }
+
+// lateLookDelay is when a late sweep looks again at an undo that saw nothing: later than Stripe
+// remembers any key that it has used. The forward's key proves that nothing will come, unless the
+// key may be forgotten (a stopped worker may then send the request once the undo's own use of the
+// key is forgotten too) or Stripe failed with a status 500 (it may still finish what it began).
+const lateLookDelay = 25 * time.Hour
 
 // isUnproven says that what Stripe shows does not prove that the request has no effect, or never
 // will. The effect of a verb shows on its object, as long as the key blocks a late request. A

@@ -385,7 +385,7 @@ func TestBadInputOfAWrapTouchesNothing(t *testing.T) {
 			"--token is for --listen and for --wrap URL"},
 		"a token in clear": {[]string{"--wrap", "http://example.com/mcp", "--token", "env:NOTES_TOKEN"},
 			"in the clear; use https"},
-		"a bad URL": {[]string{"--wrap", "https:///mcp"}, "--wrap: url: give an address as in https://host/mcp"},
+		"a bad URL": {[]string{"--wrap", "https:///mcp"}, "--wrap: url: give an address as in https://host/path"},
 		"a local URL": {[]string{"--wrap", "https://example.com/mcp", "--declarations", n.declarations},
 			"declarations: local: a server that is reached by url"},
 		"a port":     {[]string{"--wrap", n.command, "--listen", "127.0.0.1:0"}, "--listen is not for --wrap"},

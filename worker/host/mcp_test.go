@@ -67,12 +67,12 @@ func TestAConfigOfMCPServersIsChecked(t *testing.T) {
 			"command line that starts the server, or url, and not both",
 		"mcp: {servers: {a: {command: x, token: K}}}": "mcp.servers.a.token: it is for url",
 		"mcp: {servers: {a: {url: h/mcp}}}": "mcp.servers.a.url: give an address " +
-			"as in https://host/mcp",
+			"as in https://host/path",
 		"mcp: {servers: {a: {url: https://h/mcp, " +
 			"token: K}}}": `mcp.servers.a.token: "K" is not one of secrets`,
 		"mcp: {servers: {a: {url: https://h/mcp, environment: [PATH]}}}": "mcp.servers.a.environment: a server " +
 			"that is reached by url gets none from here",
-		"secrets: {K: env:K}\nmcp: {servers: {a: {url: http://h/mcp, token: K}}}": "mcp.servers.a.url: the token would " +
+		"secrets: {K: env:K}\nmcp: {servers: {a: {url: http://h/mcp, token: K}}}": "mcp.servers.a.url: the secret would " +
 			"go to h in the clear; use https",
 		"mcp: {servers: {a.b: {command: x}}}": `mcp.servers: "a.b" must be a name of letters, digits, dashes and underscores`,
 		"mcp: {servers: {a: {command: x, " +
