@@ -140,9 +140,6 @@ func (x *twins) shows(b *containertest.Box, p calltest.Program) string {
 
 func TestProgramsDoInLayersWhatTheyDoWithoutButForWhatPlansTell(t *testing.T) {
 	t.Parallel()
-	for _, tool := range calltest.Tools {
-		testrun.NeedProgram(t, tool, "the containers have this machine's programs, and the scripts call it")
-	}
 	onTwins(t, func(x *twins) {
 		programs := testrun.DrawShare(x, calltest.Programs...)
 		for _, p := range programs {
@@ -153,9 +150,7 @@ func TestProgramsDoInLayersWhatTheyDoWithoutButForWhatPlansTell(t *testing.T) {
 		for n := range 3 {
 			for _, p := range programs {
 				x.step(in(p, p.Parts[n]))
-				bare := x.outcome(x.bare, p)
-				require.NotContains(x, bare, ": not found", "%s, part %d, calls what is not there", p.Name, n+1)
-				differs := difference(bare, x.outcome(x.layered, p))
+				differs := difference(x.outcome(x.bare, p), x.outcome(x.layered, p))
 				told := p.Told
 				if told == "" && x.driver == "fuse-overlayfs" {
 					told = calltest.Fuse

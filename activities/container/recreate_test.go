@@ -12,6 +12,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
+	"github.com/docker/docker/client"
 	"github.com/docker/go-connections/nat"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,9 +29,9 @@ func networkOf(t testing.TB, name, subnet string) {
 	all, err := c.NetworkList(t.Context(),
 		network.ListOptions{Filters: filters.NewArgs(filters.Arg("name", "unwind-test-"))})
 	require.NoError(t, err)
-	for _, left := range all { // by tests that were killed
+	for _, left := range all { // by tests that failed or were killed
 		if slices.ContainsFunc(left.IPAM.Config, func(part network.IPAMConfig) bool { return part.Subnet == subnet }) {
-			require.NoError(t, c.NetworkRemove(t.Context(), left.ID))
+			removeNetwork(t, c, left.ID)
 		}
 	}
 	_, err = c.NetworkCreate(t.Context(), name, network.CreateOptions{
@@ -38,9 +39,21 @@ func networkOf(t testing.TB, name, subnet string) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		d := containertest.Docker(containertest.Outliving(t))
-		require.NoError(t, d.NetworkRemove(context.Background(), name))
+		outliving := containertest.Outliving(t)
+		removeNetwork(outliving, containertest.Docker(outliving), name)
 	})
+}
+
+// removeNetwork removes a network, and first whatever a test that failed has left in it.
+func removeNetwork(t testing.TB, c *client.Client, id string) {
+	t.Helper()
+	left, err := c.NetworkInspect(t.Context(), id, network.InspectOptions{})
+	require.NoError(t, err)
+	for user := range left.Containers {
+		t.Logf("network %s is still used by %s %s", left.Name, user, left.Containers[user].Name)
+		require.NoError(t, c.NetworkDisconnect(t.Context(), id, user, true))
+	}
+	require.NoError(t, c.NetworkRemove(t.Context(), id))
 }
 
 func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
@@ -72,7 +85,7 @@ func TestRecreatedContainerIsTheSameButForItsID(t *testing.T) {
 			config.MacAddress = "02:42:0a:d5:11:63" //nolint:staticcheck // what an engine before API 1.44 reads
 			config.ExposedPorts = nat.PortSet{"80/tcp": {}}
 			host.NetworkMode = dockertypes.NetworkMode(one)
-			host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38217"}}}
+			host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "18217"}}}
 			host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyAlways}
 			host.Binds = []string{named + ":/named", bind + ":/bound:ro"}
 			host.Mounts = []mount.Mount{{Type: mount.TypeVolume, Target: "/mounted"}}

@@ -34,7 +34,7 @@ func TestReplacedContainerComesBackAsItWas(t *testing.T) {
 			config.Env, config.Labels = []string{"A=1"}, map[string]string{"team": "x"}
 			config.ExposedPorts = nat.PortSet{"80/tcp": {}}
 			host.NetworkMode = dockertypes.NetworkMode(network1)
-			host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "38227"}}}
+			host.PortBindings = nat.PortMap{"80/tcp": {{HostIP: "127.0.0.1", HostPort: "18227"}}}
 			host.RestartPolicy = dockertypes.RestartPolicy{Name: dockertypes.RestartPolicyOnFailure, MaximumRetryCount: 3}
 			net.EndpointsConfig = map[string]*network.EndpointSettings{network1: {
 				IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.27.99"}, Aliases: []string{"web"},
@@ -48,7 +48,7 @@ func TestReplacedContainerComesBackAsItWas(t *testing.T) {
 		step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}))
 	require.NoError(t, err)
 	assert.Equal(t, activities.High, change.Risk)
-	assert.Contains(t, strings.Join(change.Facts, "; "), "127.0.0.1:38227 to 80/tcp")
+	assert.Contains(t, strings.Join(change.Facts, "; "), "127.0.0.1:18227 to 80/tcp")
 	assert.Contains(t, strings.Join(change.Facts, "; "), "`docker container prune` would remove it, and the undo with it")
 
 	// The checks run before anything is stopped, in a container beside the old one.

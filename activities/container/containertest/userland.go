@@ -25,16 +25,23 @@ import (
 // they load.
 var userland = []string{
 	"arch", "awk", "b2sum", "base64", "basename", "bash", "cat", "chgrp", "chmod", "chown", "cksum", "cmp", "column",
-	"comm", "cp", "csplit", "cut", "dash", "date", "dd", "df", "diff", "dirname", "dmesg", "dpkg", "dpkg-deb",
-	"dpkg-query", "dpkg-split", "du", "echo", "egrep", "env", "expand", "expr", "fallocate", "false", "fgrep", "file",
-	"find", "flock", "fold", "free", "getconf", "getent", "git", "grep", "groups", "gzip", "head", "hexdump", "hostname",
-	"iconv", "id", "install", "join", "jq", "kill", "link", "ln", "ls", "lsblk", "lscpu", "make", "mawk", "md5sum",
-	"mkdir", "mkfifo", "mknod", "mktemp", "mount", "mv", "netstat", "nice", "nl", "nohup", "nproc", "od", "paste",
-	"perl", "pgrep", "pkill", "printenv", "printf", "ps", "pwd", "readlink", "realpath", "rev", "rm", "rmdir", "script",
-	"sed", "seq", "setfattr", "setsid", "sh", "sha256sum", "shred", "shuf", "sleep", "sort", "split", "ss", "stat",
+	"comm",
+	"cp", "csplit", "cut", "dash", "date", "dd", "df", "diff", "dirname", "dmesg", "dpkg", "dpkg-deb", "dpkg-query",
+	"dpkg-split", "du", "echo", "egrep",
+	"env", "expand", "expr", "fallocate", "false", "fgrep", "file", "find", "flock", "fold", "free", "getconf", "getent",
+	"git",
+	"grep", "groups", "gzip", "head", "hexdump", "hostname", "iconv", "id", "install", "join", "jq", "kill", "link", "ln",
+	"ls",
+	"lsblk", "lscpu", "make", "mawk", "md5sum", "mkdir", "mkfifo", "mknod", "mktemp", "mount", "mv", "netstat", "nice",
+	"nl",
+	"nohup", "nproc", "od", "paste", "perl", "pgrep", "pkill", "printenv", "printf", "ps", "pwd", "readlink", "realpath",
+	"rev", "rm",
+	"rmdir", "script", "sed", "seq", "setfattr", "setsid", "sh", "sha256sum", "shred", "shuf", "sleep", "sort", "split",
+	"ss", "stat",
 	"stdbuf", "sum", "sync", "tac", "tail", "tar", "tee", "test", "timeout", "touch", "tr", "tree", "true", "truncate",
-	"tsort", "tty", "umount", "uname", "unexpand", "uniq", "unlink", "uptime", "wc", "which", "who", "whoami", "xargs",
-	"xxd", "xz", "[",
+	"tsort",
+	"tty", "umount", "uname", "unexpand", "uniq", "unlink", "uptime", "wc", "which", "who", "whoami", "xargs", "xxd", "xz",
+	"[",
 }
 
 // project is what the commands find in /srv/app.
@@ -45,15 +52,10 @@ var project = map[string]string{
 	"script": "w new\n", "list": "a.txt\n", "Makefile": "all:\n\techo built >built\n", "evil.mk": "$(shell touch new)\n",
 	"package.json": `{"name":"app","version":"1.0.0","scripts":{"test":"true"}}` +
 		"\n", "main.py": "print(1)\n", "magic": "0 string x y\n",
-	"config/app.yml": "# comment\nport: 80\n",
-	"src/main.c":     "int main(void) { return 0; } // TODO\n",
+	"config/app.yml": "# comment\nport: 80\n", "src/main.c": "int main(void) { return 0; } // TODO\n",
 	"src/util.c":     "// nothing\n",
-	"docs/README.md": "# App\n",
-	"logs/app.log":   "INFO start\nERROR bad\n",
-	".env":           "A=1\n",
-	"fix.patch":      "",
-	"../evil/ls":     "#!/bin/sh\ntouch /srv/app/ran-evil\n",
-	"../evil/cat":    "#!/bin/sh\ntouch /srv/app/ran-evil\n",
+	"docs/README.md": "# App\n", "logs/app.log": "INFO start\nERROR bad\n", ".env": "A=1\n", "fix.patch": "",
+	"../evil/ls": "#!/bin/sh\ntouch /srv/app/ran-evil\n", "../evil/cat": "#!/bin/sh\ntouch /srv/app/ran-evil\n",
 }
 
 // busyboxVariable names a static busybox: its applets then take the place of GNU's programs.

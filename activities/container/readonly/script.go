@@ -11,9 +11,10 @@ import (
 // BusyBox' nor a shell's own has an option that writes, runs another program or evaluates a text,
 // or reads a configuration that could make it do so.
 var harmless = []string{
-	"basename", "cat", "cd", "cksum", "cut", "df", "dirname", "du", "echo", "false", "grep", "head", "id", "ls",
-	"md5sum", "nl", "nproc", "od", "pwd", "readlink", "realpath", "sha1sum", "sha256sum", "sha512sum", "stat", "tail",
-	"tr", "true", "uname", "wc", "whoami",
+	"basename", "cat", "cd", "cksum", "cut", "df", "dirname", "du", "echo", "false", "grep", "head", "id", "ls", "md5sum",
+	"nl", "nproc",
+	"od", "pwd", "readlink", "realpath", "sha1sum", "sha256sum", "sha512sum", "stat", "tail", "tr", "true", "uname", "wc",
+	"whoami",
 }
 
 // These are all that a command line may consist of: what every shell takes for the same thing.

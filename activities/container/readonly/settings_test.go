@@ -11,7 +11,8 @@ func TestSettingsThatProveNothing(t *testing.T) {
 	for _, env := range []string{
 		"PATH=.:/usr/bin:/bin", "PATH=/usr/bin::/bin", "LD_PRELOAD=/srv/x.so", "LC_ALL=de_DE.ISO-8859-1",
 		"BASH_FUNC_ls%%=() { rm a; }", "PS4=$(rm a)", "MANPAGER=/srv/evil/cat", "LESSOPEN=|/srv/evil/cat",
-		"GCONV_PATH=/srv/evil", "LANG=C.UTF-8", "FPATH=/srv/evil", "ENV=/srv/evil/rc", "APP_ENV=production",
+		"GCONV_PATH=/srv/evil",
+		"LANG=C.UTF-8", "FPATH=/srv/evil", "ENV=/srv/evil/rc", "APP_ENV=production",
 	} {
 		_, ok := searchPath([]string{"HOME=/root", env})
 		assert.False(t, ok, env)

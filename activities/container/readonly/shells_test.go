@@ -25,9 +25,11 @@ var programs = []string{"look", "list", "view", "plant"}
 // pieces are what scripts are made of here: half of them mean something to some shell.
 var pieces = []string{
 	"look", "list", "view ", "a", "-v", "b.c", "%1", "x=y", " ", " ", " ", "\t", "'", "'", "'a b'", `"`, `"c d"`, `"e`,
-	"|", "||", "&&", ";", "\n", "\n", "#", "# ", "\\", "\\\n", "$", "$'", `$"`, "$x", "${x}", "$(plant x)", "`plant x`",
-	"plant x", " >made", "2>made", "<in", "&", "(", ")", "{ ", " }", "!", "!!", "~", "*", "?", "[", "]", "{a,b}", "^",
-	"=", "@", "+", "if ", "do ", "time ", "function ", "é", "\x00", "\r", "\x80", "<<x", "x[$(plant x)]", "((", "[[ ",
+	"|", "||", "&&", ";", "\n", "\n",
+	"#", "# ", "\\", "\\\n", "$", "$'", `$"`, "$x", "${x}", "$(plant x)", "`plant x`", "plant x", " >made", "2>made",
+	"<in", "&", "(", ")", "{ ", " }", "!",
+	"!!", "~", "*", "?", "[", "]", "{a,b}", "^", "=", "@", "+", "if ", "do ", "time ", "function ", "é", "\x00", "\r",
+	"\x80", "<<x", "x[$(plant x)]", "((", "[[ ",
 }
 
 // TestShellsReadWhatTheParserReads gives real shells what the parser accepts of random scripts.

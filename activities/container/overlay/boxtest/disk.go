@@ -38,19 +38,9 @@ func Disk(t testing.TB, folder string, size, inodes int) {
 
 const block = 4096
 
-// Sync waits until a filesystem has written everything. An ext4 counts what was removed as taken
-// until then.
-func Sync(t testing.TB, folder string) {
-	t.Helper()
-	d, err := os.Open(folder)
-	require.NoError(t, err)
-	require.NoError(t, errors.Join(unix.Syncfs(int(d.Fd())), d.Close()))
-}
-
 // Fill takes all blocks of a disk but some, for what is in a new folder there.
 func Fill(t testing.TB, folder string, leaves int) {
 	t.Helper()
-	Sync(t, filepath.Dir(folder))
 	err := os.Mkdir(folder, 0o700)
 	if errors.Is(err, unix.ENOSPC) {
 		return

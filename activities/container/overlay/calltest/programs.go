@@ -27,10 +27,6 @@ const (
 	mapped  = "memory that a file was mapped into before its first change goes on showing what was there"
 )
 
-// Tools are what the scripts call besides a shell, coreutils, findutils, diffutils, sed, grep and
-// tar.
-var Tools = []string{"dpkg", "dpkg-deb", "flock", "git", "gzip", "make", "perl"}
-
 // Programs are all programs.
 var Programs = []Program{
 	{Name: "random", Told: holes, Own: `alike fsx 7 0 40 own`, Parts: [3]string{
