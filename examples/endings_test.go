@@ -37,15 +37,17 @@ func TestPublishReleaseFailsAtTheEndAndEveryWorldIsFoundAsBefore(t *testing.T) {
 	require.Equal(t, &compensations.Cause{Kind: compensations.Failure, Step: "go-live", Text: r.Cause.Text}, r.Cause)
 	require.Equal(t, []string{
 		"configure restored", "install restored", "plans restored", "customer compensated", "product compensated",
-		"price compensated", "subscription compensated", "infrastructure compensated", "go-live restored",
+		"price compensated",
+		"subscription compensated", "infrastructure compensated", "go-live restored",
 	}, outcomes(r))
 	p.asBefore(before, nil, r)
 	require.Equal(t, []string{
 		"file.write", "container.exec", "sqlite.exec", "stripe.customer.create", "stripe.product.create",
-		"stripe.price.create", "stripe.subscription.create", "terraform.apply.plan", "terraform.apply", "file.write.plan",
-		"file.write", "file.write.undo", "terraform.apply.undo", "stripe.subscription.create.undo",
-		"stripe.price.create.undo", "stripe.product.create.undo", "stripe.customer.create.undo", "sqlite.exec.undo",
-		"container.exec.undo", "file.write.undo", "container.exec.commit",
+		"stripe.price.create",
+		"stripe.subscription.create", "terraform.apply.plan", "terraform.apply", "file.write.plan", "file.write",
+		"file.write.undo", "terraform.apply.undo", "stripe.subscription.create.undo", "stripe.price.create.undo",
+		"stripe.product.create.undo", "stripe.customer.create.undo", "sqlite.exec.undo", "container.exec.undo",
+		"file.write.undo", "container.exec.commit",
 	}, p.calls(p.id()))
 }
 

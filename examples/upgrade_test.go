@@ -49,7 +49,8 @@ func TestATaskThatAnEarlierWorkerLeftOpenIsTakenBackByTodays(t *testing.T) {
 	require.Equal(t, compensations.Unwound, r.Status)
 	require.Equal(t, []string{
 		"configure restored", "install restored", "plans restored", "customer compensated", "product compensated",
-		"price compensated", "subscription compensated", "infrastructure compensated", "go-live nothing-to-undo",
+		"price compensated",
+		"subscription compensated", "infrastructure compensated", "go-live nothing-to-undo",
 	}, outcomes(r))
 	p.asBefore(before, nil, r)
 }

@@ -61,14 +61,11 @@ func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
 				"--host", "My Host", "--state", "s", "--schedules", "maybe",
 			},
 			[]string{
-				`config: schedules: "maybe" must be on or off`,
-				`worker.yaml:4: retention: `,
+				`config: schedules: "maybe" must be on or off`, `worker.yaml:4: retention: `,
 				"worker.yaml:3: webhook.url: it must be an address",
-				`worker.yaml:3: webhook.secret: "NONE" is not one of secrets`,
-				`config: host: "My Host"`,
+				`worker.yaml:3: webhook.secret: "NONE" is not one of secrets`, `config: host: "My Host"`,
 				`config: state: "s" must be an absolute path`,
-				`worker.yaml:1: file.roots: "here"`,
-				`worker.yaml:2: secrets.A: "b" must be env:VARIABLE`,
+				`worker.yaml:1: file.roots: "here"`, `worker.yaml:2: secrets.A: "b" must be env:VARIABLE`,
 			},
 		},
 	} {

@@ -209,12 +209,9 @@ func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 	require.Equal(t, compensations.Committed, report.Status)
 	require.Len(t, report.Notes, 7)
 	for i, part := range []string{
-		"is not that of the present park of step \"b\"",
-		`do: "force" is not one of retry, skip, unwind`,
+		"is not that of the present park of step \"b\"", `do: "force" is not one of retry, skip, unwind`,
 		"with: only retry takes other parameters, not skip",
-		`no undo of step "a" waits for a person`,
-		`with: step "a" is not parked after a failure`,
-		"the payload is not",
+		`no undo of step "a" waits for a person`, `with: step "a" is not parked after a failure`, "the payload is not",
 		`step "b" is not parked after a failure`,
 	} {
 		require.Contains(t, report.Notes[i], part)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -126,16 +127,56 @@ func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 	for name, c := range map[string]struct{ step, others, shows string }{
 		"rows in a table that was made": {"CREATE TABLE made (id int)", "INSERT INTO made VALUES (1)",
 			"table public.made, which the step made, has other rows"},
-		"an index on a table that was made": {"CREATE TABLE made (id int PRIMARY KEY)", "CREATE INDEX theirs ON made (id)",
-			"index public.theirs was made since the step by somebody else"},
+		"an index on a table that was made": {"CREATE TABLE made (id int PRIMARY KEY)",
+			"CREATE INDEX theirs ON made (id)",
+			"would be lost: index public.theirs"},
 		"a trigger on a table that was made": {"CREATE TABLE made (id int)",
 			"CREATE TRIGGER theirs BEFORE UPDATE ON made EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-			"trigger theirs on public.made was made since"},
+			"would be lost: trigger theirs on table public.made"},
 		"a partition of a table that was made": {"CREATE TABLE made (id int) PARTITION BY LIST (id)",
-			"CREATE TABLE theirs PARTITION OF made FOR VALUES IN (1)",
-			"table theirs was made a part of one that the step made since"},
+			"CREATE TABLE theirs PARTITION OF made FOR VALUES IN (1)", "would be lost: table public.theirs"},
+		"a sequence of a table that was made": {"CREATE TABLE made (id int)",
+			"CREATE SEQUENCE theirs OWNED BY made.id",
+			"would be lost: sequence public.theirs"},
+		"an empty column of a table that was made": {"CREATE TABLE made (id int)", "ALTER TABLE made ADD theirs text",
+			"would be lost: column public.made 2 theirs text"},
+		"another default": {"CREATE TABLE made (id int DEFAULT 1)", "ALTER TABLE made ALTER id SET DEFAULT 2",
+			"the default of public.made.id is not as the step left it"},
+		"a comment on a table that was made": {"CREATE TABLE made (id int)", "COMMENT ON TABLE made IS 'theirs'",
+			"would be lost: comment table public.made theirs"},
+		"a comment on a column that was added": {"ALTER TABLE customer ADD age int",
+			"COMMENT ON COLUMN customer.age IS 'theirs'",
+			"would be lost: comment column age of table public.customer theirs"},
+		"a default of a column that was added": {"ALTER TABLE customer ADD age int",
+			"ALTER TABLE customer ALTER age SET DEFAULT 7", "would be lost: default value for column age"},
+		"privileges on a column that was added": {"ALTER TABLE customer ADD age int",
+			"GRANT SELECT (age) ON customer TO PUBLIC",
+			"would be lost: column public.customer"},
+		"privileges on a table that was made": {"CREATE TABLE made (id int)", "GRANT SELECT ON made TO PUBLIC",
+			"privileges of table public.made is not as the step left it"},
+		"a value of an enumeration": {"CREATE TYPE made AS ENUM ('a')",
+			"ALTER TYPE made ADD VALUE 'theirs'", "would be lost: type public.made"},
+		"an attribute of a type": {"CREATE TYPE made AS (a int)",
+			"ALTER TYPE made ADD ATTRIBUTE theirs int", "would be lost: column public.made"},
+		"a CHECK of a domain": {"CREATE DOMAIN made AS int",
+			"ALTER DOMAIN made ADD CONSTRAINT theirs CHECK (VALUE > 0)",
+			"would be lost: constraint theirs"},
+		"default privileges in a schema": {"CREATE SCHEMA made",
+			"ALTER DEFAULT PRIVILEGES IN SCHEMA made GRANT SELECT ON TABLES TO PUBLIC",
+			"would be lost: default privileges on new relations"},
+		"the clustering by an index": {"CREATE INDEX made ON customer (name)",
+			"ALTER TABLE customer CLUSTER ON made", "would be lost: index public.made"},
+		"a publication": {"CREATE TABLE made (id int)", "CREATE PUBLICATION theirs FOR TABLE made",
+			"would be lost: publication of table public.made in publication theirs"},
+		"extended statistics": {"CREATE TABLE made (a int, b int)", "CREATE STATISTICS theirs ON a, b FROM made",
+			"would be lost: statistics object public.theirs"},
+		"row security": {"CREATE TABLE made (id int)",
+			"ALTER TABLE made ENABLE ROW LEVEL SECURITY", "row security of public.made is not as the step left it"},
+		"another body of a function": {"CREATE FUNCTION made() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+			"CREATE OR REPLACE FUNCTION made() RETURNS int LANGUAGE sql AS 'SELECT 2'",
+			"function public.made() is not as the step left it"},
 		"an index on a column": {"ALTER TABLE customer ADD age int UNIQUE",
-			"CREATE INDEX theirs ON customer (age)", "index public.theirs was made since"},
+			"CREATE INDEX theirs ON customer (age)", "would be lost: index public.theirs"},
 		"a table that was made is gone": {"CREATE TABLE made (id int)", "DROP TABLE made",
 			"table public.made, which the step made, is gone"},
 		"a view on a table that was made": {"CREATE TABLE made (id int)", "CREATE VIEW v AS SELECT * FROM made",
@@ -144,7 +185,7 @@ func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 			"UPDATE customer SET age = 3 WHERE id < 3", "2 rows of public.customer with a value in the column age"},
 		"another type of a column": {"ALTER TABLE customer ADD age int",
 			"ALTER TABLE customer ALTER age TYPE bigint",
-			"column age of public.customer, which the step added, is gone, or has another name or type"},
+			"would be lost: column public.customer 4 age bigint"},
 		"another name of a column": {"ALTER TABLE customer ADD age int", "ALTER TABLE customer RENAME age TO years",
 			"age"},
 		"the name is taken": {"DROP TABLE loose", "CREATE TABLE loose (x int)",
@@ -269,10 +310,7 @@ func TestWhatOthersDoToTheSchemaMeanwhileIsTheirs(t *testing.T) {
 				_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
 				done <- err
 			}()
-			require.Eventually(t, func() bool {
-				return d.value(
-					"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
-			}, 20*time.Second, 10*time.Millisecond)
+			d.awaitLocked()
 			_, err = other.Exec(t.Context(), "COMMIT")
 			require.NoError(t, err)
 			require.NoError(t, <-done)
@@ -281,6 +319,40 @@ func TestWhatOthersDoToTheSchemaMeanwhileIsTheirs(t *testing.T) {
 			require.Equal(t, "10", d.value("SELECT count(*) FROM loose"))
 		})
 	}
+}
+
+// awaitLocked waits until one session waits for another one.
+func (d *database) awaitLocked() {
+	require.Eventually(d.t, func() bool {
+		return d.value(
+			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == "1"
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestATableThatIsAlteredWhileItsUndoBeginsIsDrift: the undo compares its shape when nobody can
+// alter it any more.
+func TestATableThatIsAlteredWhileItsUndoBeginsIsDrift(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, shop)
+	s := d.exec("UPDATE customer SET name = 'x' WHERE id < 3")
+	s.apply()
+	other, err := pgx.Connect(t.Context(), d.dsn)
+	require.NoError(t, err)
+	defer func() { _ = other.Close(context.Background()) }()
+	_, err = other.Exec(t.Context(), "BEGIN; ALTER TABLE customer ADD late int")
+	require.NoError(t, err)
+	done := make(chan activities.Undone, 1)
+	go func() {
+		undone, err := s.action.Undo(t.Context(), s.entry, activities.Decision{})
+		assert.NoError(t, err)
+		done <- undone
+	}()
+	d.awaitLocked()
+	_, err = other.Exec(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	undone := <-done
+	require.Equal(t, activities.Drifted, undone.Outcome, undone.Observed)
+	require.Contains(t, undone.Drift.Diff, "table public.customer was altered")
 }
 
 // TestACreateThatDoesMoreIsComparedWithTheWholeSchema, also where taking it back has failed: it runs

@@ -362,11 +362,9 @@ func TestALockOfSomebodyElse(t *testing.T) {
 func TestARecordThatIsLostOrDamagedIsSaid(t *testing.T) {
 	t.Parallel()
 	for _, harm := range []string{
-		"DELETE FROM unwind.record",
-		"DELETE FROM unwind.change WHERE ctid = (SELECT min(ctid) FROM unwind.change)",
+		"DELETE FROM unwind.record", "DELETE FROM unwind.change WHERE ctid = (SELECT min(ctid) FROM unwind.change)",
 		"DROP SCHEMA unwind CASCADE",
-		"UPDATE unwind.record SET tables = '['",
-		"INSERT INTO unwind.change SELECT * FROM unwind.change",
+		"UPDATE unwind.record SET tables = '['", "INSERT INTO unwind.change SELECT * FROM unwind.change",
 	} {
 		d := newDatabase(t, people)
 		s := d.exec("UPDATE person SET secret = 'x' WHERE id < 3")

@@ -288,6 +288,11 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 // findMisfit returns why nothing of a step can be put back as things are; empty if it can. With
 // lock, nobody changes what the step made until the transaction ends.
 func (c *connection) findMisfit(r *record, lock bool) (problem string, err error) {
+	if lock {
+		if err := capture.LockShapes(c.Connection, r.Tables); err != nil {
+			return "", err
+		}
+	}
 	if problem, err = capture.FindAltered(c.Connection, r.Tables); err == nil && problem == "" {
 		problem, err = alteration.FindLost(c.Connection, r.Alterations, lock)
 	}

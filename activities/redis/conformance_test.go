@@ -52,8 +52,9 @@ var cases = []actiontest.Case{{
 // shop is a database with a key of each type, two of which expire.
 var shop = []string{
 	"SET visits 10", "SET session:1 a EX 100000", "SET session:2 b EX 200000", "HSET user name Ann age 31",
-	"RPUSH queue a b", "SADD tags x y 3", "ZADD rank 1 ann 2 bob", "XADD log 1-1 a b", "XADD log 1-2 c d",
-	"XGROUP CREATE log readers 0", "XREADGROUP GROUP readers one COUNT 1 STREAMS log >",
+	"RPUSH queue a b", "SADD tags x y 3",
+	"ZADD rank 1 ann 2 bob", "XADD log 1-1 a b", "XADD log 1-2 c d", "XGROUP CREATE log readers 0",
+	"XREADGROUP GROUP readers one COUNT 1 STREAMS log >",
 }
 
 func startShop(t testing.TB, dir string) {

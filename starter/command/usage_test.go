@@ -135,10 +135,9 @@ func TestShellCompletion(t *testing.T) {
 		require.Contains(t, r.out, "starter")
 	}
 	for line, want := range map[string]string{
-		"resolve x y --do ": "retry\nforce\nskip\naccept\nreset\n",
-		"list --status com": "committed\n",
-		"show x -o ":        "text\njson\n",
-		"catalog fake.s":    "fake.set\n",
+		"resolve x y --do ": "retry\nforce\nskip\naccept\nreset\n", "list --status com": "committed\n",
+		"show x -o ":     "text\njson\n",
+		"catalog fake.s": "fake.set\n",
 	} {
 		args := strings.Split(line, " ")
 		r := do(t.Context(), fakeOptions(), append([]string{cobra.ShellCompRequestCmd}, args...)...)

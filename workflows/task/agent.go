@@ -17,9 +17,11 @@ type rule struct {
 // damage stand that a person is to see.
 var agentFields = map[string]rule{
 	"id": {}, "name": {}, "uses": {}, "with": {free: true}, "needs": {}, "on": {}, "savepoint": {}, "timeout": {},
-	"again": {}, "check.command": {}, "check.json.file": {}, "check.json.at": {}, "check.json.equals": {free: true},
-	"check.exists": {}, "check.exists.path": {}, "check.query": {}, "check.expect": {free: true}, "check.when": {},
-	"check.within": {}, "retry.attempts": {}, "retry.backoff": {}, "retry.max": {},
+	"again":         {},
+	"check.command": {}, "check.json.file": {}, "check.json.at": {}, "check.json.equals": {free: true}, "check.exists": {},
+	"check.exists.path": {},
+	"check.query":       {}, "check.expect": {free: true}, "check.when": {}, "check.within": {},
+	"retry.attempts": {}, "retry.backoff": {}, "retry.max": {},
 	"gate": {words: []string{string(GateAsk)}}, "gate.mode": {words: []string{string(GateAsk)}}, "gate.timeout": {},
 	"gate.why":   {},
 	"on_failure": {words: failureWords}, "on_failure.unwind_to": {}, "on_failure.times": {},

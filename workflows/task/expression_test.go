@@ -31,8 +31,9 @@ func TestTemplates(t *testing.T) {
 	}
 	for _, s := range []string{
 		"${{", "${{ }}", "${{ vars }}", "${{ vars. }}", "${{ vars.1 }}", "${{ vars.a.b }}", "${{ env.A }}",
-		"${{ secrets.A-B }}", "${{ steps.a.outputs }}", "${{ steps.A.outputs.b }}", "${{ vars.a || 'b' }}", "${{ 'a }}",
-		"${{ 'a' b }}", "${{ 'a'", "${{ vars.a }",
+		"${{ secrets.A-B }}",
+		"${{ steps.a.outputs }}", "${{ steps.A.outputs.b }}", "${{ vars.a || 'b' }}", "${{ 'a }}", "${{ 'a' b }}", "${{ 'a'",
+		"${{ vars.a }",
 	} {
 		_, bad := parseTemplate(s)
 		require.NotNil(t, bad, s)

@@ -190,14 +190,9 @@ var likeTheWorkers = regexp.MustCompile(`\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_
 // secrets that the text has.
 func FuzzResolve(f *testing.F) {
 	for _, s := range []string{
-		"plain",
-		"${{ steps.a.outputs.o }}",
-		"x${{ steps.a.outputs.o }}${{ secrets.KEY }}",
-		"$${{ secrets.KEY }}",
+		"plain", "${{ steps.a.outputs.o }}", "x${{ steps.a.outputs.o }}${{ secrets.KEY }}", "$${{ secrets.KEY }}",
 		"${{ 'x' }}${{ secrets.KEY }}",
-		"$${{ steps.a.outputs.o }} secrets.KEY }}",
-		"${{ steps.a.outputs.o }}{{ secrets.KEY }}",
-		"\\${{ secrets.KEY }}",
+		"$${{ steps.a.outputs.o }} secrets.KEY }}", "${{ steps.a.outputs.o }}{{ secrets.KEY }}", "\\${{ secrets.KEY }}",
 	} {
 		f.Add(s, "${{ secrets.KEY }}")
 		f.Add(s, "$")

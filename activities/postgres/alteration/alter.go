@@ -420,6 +420,7 @@ func (t *trial) noteFresh(came []schema.Object) (a *Alteration, isNew map[uint32
 			if err := t.note(a, o); err != nil {
 				return nil, nil, err
 			}
+			a.Things = append(a.Things, o.ID)
 			if len(names) == 0 || !slices.Contains(implied, kind) {
 				names = append(names, strings.ToLower(kind)+" "+strings.TrimPrefix(o.Table+"."+o.Name, "."))
 			}
@@ -494,6 +495,9 @@ func Seal(c *server.Connection, did *Change) error {
 	}
 	for _, a := range did.Alterations {
 		a.Parts = a.partsIn(parts)
+		if err := a.sealShape(c); err != nil {
+			return err
+		}
 		if a.Dropped == nil {
 			continue
 		}

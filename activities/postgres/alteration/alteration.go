@@ -18,6 +18,10 @@ type Alteration struct {
 	Undo []string `json:"undo,omitempty"`
 	// Made are the tables and columns that it made: what others put into them since is drift.
 	Made []made `json:"made,omitempty"`
+	// Things are all that it made, and Shape digests of the lines that describe it, and what goes with
+	// it, at the end of the step: what others added or changed since is drift.
+	Things []schema.ID `json:"things,omitempty"`
+	Shape  []string    `json:"shape,omitempty"`
 	// Emptied are the tables that it truncated.
 	Emptied []emptied `json:"emptied,omitempty"`
 	// Held are things that stand in a schema of ours until the record is released: tables with the

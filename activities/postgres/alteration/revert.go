@@ -54,7 +54,15 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 			return problem, err
 		}
 	}
-	return findChanged(c, all, true)
+	if problem, err = findChanged(c, all, true); err != nil || problem != "" {
+		return problem, err
+	}
+	for _, a := range all {
+		if problem, err := a.findReworked(c); err != nil || problem != "" {
+			return problem, err
+		}
+	}
+	return "", nil
 }
 
 // findRemade returns what others did to the tables among things that a statement has made; empty if
@@ -188,64 +196,8 @@ func runUndo(c *server.Connection, n int64, a *Alteration) error {
 		return runDeclared(c, n, a.Declared)
 	case a.Dropped != nil:
 		return watch(c, a.Dropped, undo)
-	case len(a.Made) > 0:
-		return guardOthers(c, a, undo)
 	}
 	return undo()
-}
-
-// guardOthers reports what would go with a table or a column that a statement made, and which that
-// statement did not make.
-func guardOthers(c *server.Connection, a *Alteration, undo func() error) error {
-	if part, err := findPartition(c, a.Made); err != nil || part != "" {
-		if err == nil {
-			err = drift.New(fmt.Sprintf("table %s was made a part of one that the step made since; it would be lost", part))
-		}
-		return err
-	}
-	var ids []uint32 // of what goes with things that were added: all else that uses them keeps them from being dropped
-	if a.Added != nil {
-		var err error
-		if ids, err = server.Collect(c, pgx.RowTo[uint32],
-			`SELECT unnest($1::oid[]) UNION SELECT indexrelid FROM pg_index WHERE indrelid = ANY($1)
-			UNION SELECT oid FROM pg_statistic_ext WHERE stxrelid = ANY($1)`, a.Added); err != nil {
-			return err
-		}
-	}
-	before, err := schema.TraitsOf(c, ids)
-	if err != nil {
-		return err
-	}
-	if err := undo(); err != nil {
-		return err
-	}
-	after, err := schema.TraitsOf(c, ids)
-	if err != nil {
-		return err
-	}
-	own := map[string]bool{}
-	for _, l := range a.Left {
-		own[l.Key] = true
-	}
-	for _, gone := range schema.Compare(before, after).Gone {
-		if gone.IsBuilt() && !own[gone.Key] {
-			return drift.New(fmt.Sprintf("%s was made since the step by somebody else; it would be lost", gone.What))
-		}
-	}
-	return nil
-}
-
-// findPartition returns a table that is a part of one of those that a statement made, and none of
-// them: it goes with that one. Empty if there is none.
-func findPartition(c *server.Connection, all []made) (name string, err error) {
-	ids := []uint32{}
-	for _, m := range all {
-		if m.Column == "" {
-			ids = append(ids, m.OID)
-		}
-	}
-	return name, c.Scan(`SELECT coalesce(min(oid::regclass::text), '') FROM pg_inherits JOIN pg_class ON oid = inhrelid
-		WHERE inhparent = ANY($1::oid[]) AND inhrelid <> ALL($1) AND relkind IN ('r', 'p', 'f')`, []any{ids}, &name)
 }
 
 // findObstacle returns what others did to that which one alteration changed, when all later ones

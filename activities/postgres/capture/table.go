@@ -189,6 +189,23 @@ func Find(c *server.Connection, name string) (*Relation, error) {
 	return all[0], nil
 }
 
+// LockShapes keeps others from altering tables, as far as these are still there, until the
+// transaction ends.
+func LockShapes(c *server.Connection, tables []*Table) error {
+	for _, t := range tables {
+		var there bool
+		if err := c.Scan("SELECT coalesce(to_regclass($1)::oid = $2, false)", []any{t.Quoted(), t.OID}, &there); err != nil {
+			return err
+		}
+		if there {
+			if err := c.Run("LOCK TABLE ONLY " + t.Quoted() + " IN ROW EXCLUSIVE MODE"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // FindAltered compares tables with what they are now: nothing is put back into a table of another
 // shape.
 func FindAltered(c *server.Connection, tables []*Table) (problem string, err error) {

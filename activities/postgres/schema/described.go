@@ -14,11 +14,13 @@ import (
 // those, each with the column that says which object a row is of.
 var described = map[string]string{
 	"pg_attribute": "attrelid", "pg_attrdef": "adrelid", "pg_index": "indexrelid", "pg_description": "objoid",
-	"pg_aggregate": "aggfnoid", "pg_enum": "enumtypid", "pg_range": "rngtypid", "pg_rewrite": "ev_class",
-	"pg_trigger": "tgrelid", "pg_policy": "polrelid", "pg_sequence": "seqrelid", "pg_inherits": "inhrelid",
-	"pg_partitioned_table": "partrelid", "pg_statistic": "starelid", "pg_statistic_ext_data": "stxoid",
-	"pg_publication_rel": "prrelid", "pg_depend": "objid", "pg_shdepend": "objid", "pg_class": "oid",
-	"pg_constraint": "oid", "pg_proc": "oid", "pg_type": "oid", "pg_cast": "oid", "pg_namespace": "oid",
+	"pg_aggregate": "aggfnoid", "pg_enum": "enumtypid", "pg_range": "rngtypid",
+	"pg_rewrite": "ev_class", "pg_trigger": "tgrelid", "pg_policy": "polrelid", "pg_sequence": "seqrelid",
+	"pg_inherits": "inhrelid", "pg_partitioned_table": "partrelid",
+	"pg_statistic": "starelid", "pg_statistic_ext_data": "stxoid", "pg_publication_rel": "prrelid", "pg_depend": "objid",
+	"pg_shdepend": "objid",
+	"pg_class":    "oid", "pg_constraint": "oid", "pg_proc": "oid", "pg_type": "oid", "pg_cast": "oid",
+	"pg_namespace":     "oid",
 	"pg_statistic_ext": "oid",
 }
 

@@ -18,52 +18,52 @@ import (
 const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '^unwind(_-?[0-9]+)*$'
 	OR nspname ~ '^pg_' OR nspname = 'information_schema'),
 	rel AS (SELECT c.*, c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours)
-	AND c.relkind <> 't'),
-	line(text) AS (
-	SELECT format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner)))
+	AND c.relkind <> 't' AND ($1::oid[] IS NULL OR c.oid = ANY($1))),
+	line(of, sub, text) AS (
+	SELECT oid, 0, format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner)))
 	FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole,
+	UNION ALL SELECT oid, 0, format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole,
 	coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
 	ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
 		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o
 		WHERE o.oid = rel.reltoastrelid), relam, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
-	UNION ALL SELECT format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
+	UNION ALL SELECT r.oid, a.attnum, format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod),
 		a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
 		a.attcollation::regcollation, a.attacl, a.attoptions, a.attstorage, a.attcompression, a.attstattarget, a.attislocal,
 		a.attfdwoptions)
 		FROM rel r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped LEFT
 		JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-	UNION ALL SELECT format('constraint %s %s %s %s %s %s %s', coalesce(x.conrelid::regclass::text,
+	UNION ALL SELECT x.oid, 0, format('constraint %s %s %s %s %s %s %s', coalesce(x.conrelid::regclass::text,
 	x.contypid::regtype::text), x.conname, pg_get_constraintdef(x.oid), x.convalidated, x.connoinherit,
 		x.conislocal, x.coninhcount)
 		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('index %s %s %s %s %s', i.indexrelid::regclass, pg_get_indexdef(i.indexrelid),
+	UNION ALL SELECT r.oid, 0, format('index %s %s %s %s %s', i.indexrelid::regclass, pg_get_indexdef(i.indexrelid),
 	i.indisclustered, i.indisreplident, i.indisvalid) FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
-	UNION ALL SELECT format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t
+	UNION ALL SELECT t.oid, 0, format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t
 	JOIN rel r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal AND NOT t.` + server.IsTrigger + `
-	UNION ALL SELECT format('built-in trigger of %s %s %s', r.name, pg_get_constraintdef(t.tgconstraint), t.tgenabled)
+	UNION ALL SELECT t.oid, 0, format('built-in trigger of %s %s %s', r.name, pg_get_constraintdef(t.tgconstraint), t.tgenabled)
 	FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE t.tgisinternal AND t.tgenabled <> 'O'
-	UNION ALL SELECT format('rule %s %s', pg_get_ruledef(w.oid), w.ev_enabled) FROM pg_rewrite w
+	UNION ALL SELECT w.oid, 0, format('rule %s %s', pg_get_ruledef(w.oid), w.ev_enabled) FROM pg_rewrite w
 	JOIN rel r ON r.oid = w.ev_class
-	UNION ALL SELECT format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive,
+	UNION ALL SELECT p.oid, 0, format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive,
 	p.polroles::regrole[], pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
 		FROM pg_policy p JOIN rel r ON r.oid = p.polrelid
-	UNION ALL SELECT format('parent %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass, h.inhseqno,
+	UNION ALL SELECT h.inhrelid, 0, format('parent %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass, h.inhseqno,
 	pg_get_expr(c.relpartbound, c.oid)) FROM pg_inherits h JOIN rel c ON c.oid = h.inhrelid
-	UNION ALL SELECT format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart,
+	UNION ALL SELECT r.oid, 0, format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart,
 	s.seqincrement, s.seqmax, s.seqmin, s.seqcache, s.seqcycle,
 		(SELECT format('%s.%I', a.attrelid::regclass, a.attname) FROM pg_depend d
 		JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid WHERE d.classid = 'pg_class'::regclass
 		AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0))
 		FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
-	UNION ALL SELECT format('routine %s %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl,
+	UNION ALL SELECT p.oid, 0, format('routine %s %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl,
 	acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile,
 	p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)),
 		(pg_get_function_sqlbody(p.oid), p.proallargtypes::regtype[], p.proargmodes, p.proargnames, p.provariadic::regtype,
 		p.protrftypes::regtype[], p.procost, p.prorows, p.prosupport, p.proleakproof, p.proparallel, p.probin))
 		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('type %s %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole,
+	UNION ALL SELECT t.oid, 0, format('type %s %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole,
 	coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder)
 	FROM pg_enum e WHERE e.enumtypid = t.oid),
 		(t.typnotnull, t.typbasetype::regtype, t.typtypmod, t.typcollation::regcollation, t.typinput, t.typoutput,
@@ -71,45 +71,44 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		t.typispreferred,
 			t.typdelim, t.typisdefined))
 		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype,
+	UNION ALL SELECT rngtypid, 0, format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype,
 	rngcollation::regcollation, (SELECT opcname FROM pg_opclass o WHERE o.oid = rngsubopc), rngcanonical, rngsubdiff))
 	FROM pg_range WHERE rngtypid >= 16384
-	UNION ALL SELECT format('aggregate %s %s %s', aggfnoid::regprocedure, (aggtranstype::regtype, aggmtranstype::regtype,
+	UNION ALL SELECT aggfnoid, 0, format('aggregate %s %s %s', aggfnoid::regprocedure, (aggtranstype::regtype, aggmtranstype::regtype,
 	aggsortop::regoperator), to_jsonb(g) - '{aggfnoid,aggtranstype,aggmtranstype,aggsortop}'::text[]) FROM pg_aggregate g
 	WHERE aggfnoid >= 16384
-	UNION ALL SELECT format('cast %s %s %s %s %s', castsource::regtype, casttarget::regtype, castfunc::regprocedure,
+	UNION ALL SELECT oid, 0, format('cast %s %s %s %s %s', castsource::regtype, casttarget::regtype, castfunc::regprocedure,
 	castcontext, castmethod) FROM pg_cast WHERE oid >= 16384
-	UNION ALL SELECT format('statistics %s %s %s', pg_get_statisticsobjdef(oid), stxowner::regrole,
+	UNION ALL SELECT oid, 0, format('statistics %s %s %s', pg_get_statisticsobjdef(oid), stxowner::regrole,
 	coalesce(stxstattarget, -1)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT format('publication %s %s %s %s', p.pubname, r.prrelid::regclass, (SELECT array_agg(a.attname
+	UNION ALL SELECT rel.oid, 0, format('publication %s %s %s %s', p.pubname, r.prrelid::regclass, (SELECT array_agg(a.attname
 	ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = r.prrelid
 	AND to_jsonb(r) -> 'prattrs' @> to_jsonb(a.attnum)),
 		md5(regexp_replace(to_jsonb(r) ->> 'prqual', ' :location -?[0-9]+', '', 'g'))) FROM pg_publication_rel r
 		JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid
-	UNION ALL SELECT format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description)
+	UNION ALL SELECT objoid, objsubid, format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description)
 	FROM pg_description WHERE (objoid >= 16384 OR classoid = 'pg_namespace'::regclass)
 		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)'
-	UNION ALL SELECT format('built-in comments %s', (SELECT count(*) FROM pg_description WHERE objoid < 16384
+	UNION ALL SELECT NULL, 0, format('built-in comments %s', (SELECT count(*) FROM pg_description WHERE objoid < 16384
 	AND classoid <> 'pg_namespace'::regclass))
-	UNION ALL SELECT format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid),
+	UNION ALL SELECT objid, objsubid, format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid),
 	pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'x'
-	UNION ALL SELECT format('%s has %s', pg_describe_object(refclassid, refobjid, refobjsubid),
+	UNION ALL SELECT NULL, 0, format('%s has %s', pg_describe_object(refclassid, refobjid, refobjsubid),
 	pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'e'
-	UNION ALL SELECT format('default privileges %s %s %s %s', defaclrole::regrole, defaclnamespace::regnamespace,
+	UNION ALL SELECT oid, 0, format('default privileges %s %s %s %s', defaclrole::regrole, defaclnamespace::regnamespace,
 	defaclobjtype, defaclacl) FROM pg_default_acl
-	UNION ALL SELECT format('others %s', (SELECT count(*) FROM pg_extension) + (SELECT count(*)
+	UNION ALL SELECT NULL, 0, format('others %s', (SELECT count(*) FROM pg_extension) + (SELECT count(*)
 	FROM pg_event_trigger) + (SELECT count(*) FROM pg_cast) + (SELECT count(*) FROM pg_operator)
 		+ (SELECT count(*) FROM pg_opclass) + (SELECT count(*) FROM pg_conversion) + (SELECT count(*)
 		FROM pg_collation) + (SELECT count(*) FROM pg_language) + (SELECT count(*) FROM pg_publication)
 		+ (SELECT count(*) FROM pg_foreign_server) + (SELECT count(*) FROM pg_ts_config) + (SELECT count(*)
 		FROM pg_transform))
-	) SELECT text FROM line ORDER BY text COLLATE "C"`
+	) SELECT text FROM line WHERE $1::oid[] IS NULL OR EXISTS (SELECT FROM unnest($1, $2::int[]) one(id, part)
+		WHERE id = of AND part IN (0, sub)) ORDER BY text COLLATE "C"`
 
 // Object is something that has a name in a schema.
 type Object struct {
-	Class uint32 // pg_class, pg_proc, pg_type, pg_namespace, pg_constraint, or pg_attribute for a column
-	OID   uint32
-	Sub   int32
+	ID
 	Kind  string // as DROP names it; empty where it goes with another
 	Name  string // as DROP takes it
 	Table string // of a column or constraint
@@ -171,14 +170,21 @@ func WithPlainNames(c *server.Connection, do func() error) error {
 // Describe describes the schema of the database as the transaction sees it, in lines.
 func Describe(c *server.Connection) (text string, err error) {
 	err = WithPlainNames(c, func() error {
-		lines, err := server.Collect(c, pgx.RowTo[string], describeSchema)
-		for i, line := range lines {
-			lines[i] = oneLine.Replace(line)
-		}
+		lines, err := describe(c, nil, nil)
 		text = strings.Join(lines, "\n")
 		return err
 	})
 	return text, err
+}
+
+// describe lists the lines of the description, or those alone that are of objects with these ids
+// and parts.
+func describe(c *server.Connection, ids []uint32, parts []int32) ([]string, error) {
+	lines, err := server.Collect(c, pgx.RowTo[string], describeSchema, ids, parts)
+	for i, line := range lines {
+		lines[i] = oneLine.Replace(line)
+	}
+	return lines, err
 }
 
 var oneLine = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
@@ -195,20 +201,21 @@ func ObjectsOf(c *server.Connection, ids []uint32) (all []Object, err error) {
 	return all, err
 }
 
-// objectKey identifies an object.
-type objectKey struct {
-	Class, OID uint32
-	Sub        int32
+// ID identifies an object, or a part of one.
+type ID struct {
+	Class uint32 `json:"class"` // the catalog that it stands in
+	OID   uint32 `json:"oid"`
+	Sub   int32  `json:"sub,omitempty"` // a column; 0: the object
 }
 
 // Lacking lists the objects of one list that another lacks.
 func Lacking(all, other []Object) (missing []Object) {
-	there := map[objectKey]bool{}
+	there := map[ID]bool{}
 	for _, o := range other {
-		there[objectKey{o.Class, o.OID, o.Sub}] = true
+		there[o.ID] = true
 	}
 	for _, o := range all {
-		if !there[objectKey{o.Class, o.OID, o.Sub}] {
+		if !there[o.ID] {
 			missing = append(missing, o)
 		}
 	}

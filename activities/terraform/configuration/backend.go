@@ -163,13 +163,9 @@ func (b Backend) StateFile() string {
 // located are the settings that say where a backend of a kind keeps a state. Of other kinds all do
 // that are not secret.
 var located = map[string][]string{
-	"azurerm":    {"storage_account_name", "container_name", "key"},
-	"consul":     {"path"},
-	"gcs":        {"bucket", "prefix"},
+	"azurerm": {"storage_account_name", "container_name", "key"}, "consul": {"path"}, "gcs": {"bucket", "prefix"},
 	"http":       {"address"},
-	"kubernetes": {"secret_suffix", "namespace"},
-	"pg":         {"conn_str", "schema_name"},
-	"s3":         {"bucket", "key"},
+	"kubernetes": {"secret_suffix", "namespace"}, "pg": {"conn_str", "schema_name"}, "s3": {"bucket", "key"},
 }
 
 // SecretSettings are settings of a backend that are no part of where its state is, and may change.

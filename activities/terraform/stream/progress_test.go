@@ -29,6 +29,7 @@ func TestProgressTellsAddressesAndNoValues(t *testing.T) {
 	}))
 	require.Equal(t, []string{
 		"a.b: refreshing", "a.b: refreshed", "a.c: create planned", "plan: 1 to add, 0 to change, 0 to destroy",
-		"a.c: create begun", "a.c: create goes on for 10 s", "a.c: provisioner local-exec runs", "a.c: create done",
+		"a.c: create begun",
+		"a.c: create goes on for 10 s", "a.c: provisioner local-exec runs", "a.c: create done",
 	}, lines)
 }
