@@ -17,7 +17,7 @@ import (
 // Bounds on a text: how deep its values may be nested, and how many there may be.
 const (
 	MaxDepth  = 100
-	MaxValues = 250_000
+	MaxValues = 100_000
 )
 
 // Decode decodes one value, with numbers as they are written.
