@@ -2,6 +2,7 @@ package crash
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,12 +31,14 @@ var unreached = map[string]string{
 	"overlay.commit:aside":         "the same",
 }
 
+func worldsInMatrix() []string { return slices.Sorted(maps.Keys(inMatrix)) }
+
 // TestEveryPointIsInTheTable reads the sources of the worlds: the matrix must break at every point
 // in them.
 func TestEveryPointIsInTheTable(t *testing.T) {
 	reach := regexp.MustCompile(`(?:\breach(?:Point)?|point\.Reach)\("([^"]+)"\)`)
 	var inSource []string
-	for _, world := range []string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis", "etcd"} {
+	for _, world := range worldsInMatrix() {
 		require.NoError(t,
 			filepath.WalkDir(filepath.Join("..", "..", "activities", world), func(path string, d fs.DirEntry, err error) error {
 				if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
@@ -56,8 +59,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 			}))
 	}
 	var inTable []string
-	for _, at := range targets([]string{"file", "container", "terraform", "stripe", "sqlite", "postgres", "redis",
-		"etcd"}) {
+	for _, at := range targets(worldsInMatrix()) {
 		world, _, _ := strings.Cut(at.Label, ".")
 		_, what, _ := strings.Cut(at.Label, ":")
 		switch { // these begin with a name that is put before them
@@ -78,7 +80,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 
 // TestATaskIsDrawnFromItsSeedAlone draws each task twice, and once from another seed.
 func TestATaskIsDrawnFromItsSeedAlone(t *testing.T) {
-	worlds := []string{"container", "etcd", "file", "postgres", "redis", "sqlite", "stripe", "terraform"}
+	worlds := worldsInMatrix()
 	all := targets(worlds)
 	labels := map[string]bool{}
 	for i := range all {

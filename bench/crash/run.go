@@ -49,8 +49,7 @@ type Options struct {
 	Patience time.Duration
 	// Hosts is how many workers there are, Side how many tasks run side by side. Default to 3 and 6.
 	Hosts, Side int
-	// Worlds are those that tasks use. Defaults to file, stripe and those of container, terraform,
-	// sqlite, postgres, redis and etcd that the machine has.
+	// Worlds are those that tasks use. Defaults to those of the matrix that the machine has.
 	Worlds []string
 	// Log gets a line for each task. Defaults to nowhere.
 	Log io.Writer
@@ -80,7 +79,6 @@ func (o Options) WithDefaults() Options {
 		o.Log = io.Discard
 	}
 	if o.Worlds == nil {
-		o.Worlds = []string{"file", "stripe"}
 		for world, why := range missing() {
 			if why != nil {
 				fmt.Fprintf(o.Log, "no tasks of world %s: %v\n", world, why)
@@ -93,12 +91,28 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// missing says, of each world that not every machine has, why this one has not; nil where it has.
+// inMatrix are the worlds that tasks can use: what says why this machine has none, where not every
+// machine has one, and what sets one up, where that is needed.
+var inMatrix = map[string]struct {
+	missing func() error
+	setUp   func(*run, context.Context) error
+}{
+	"file": {}, "stripe": {nil, (*run).setStripe}, "container": {hasEngine, (*run).setEngine},
+	"terraform": {hasTerraform, (*run).setTerraform}, "sqlite": {hasSQLite, (*run).setSQLite},
+	"postgres": {postgrestest.Missing, (*run).setPostgres}, "redis": {redistest.Missing, (*run).setRedis},
+	"etcd": {etcdtest.Missing, (*run).setEtcd},
+}
+
+// missing says of each world why this machine has none; nil where it has one.
 func missing() map[string]error {
-	return map[string]error{
-		"container": hasEngine(), "terraform": hasTerraform(), "sqlite": hasSQLite(), "postgres": postgrestest.Missing(),
-		"redis": redistest.Missing(), "etcd": etcdtest.Missing(),
+	all := map[string]error{}
+	for world, its := range inMatrix {
+		all[world] = nil
+		if its.missing != nil {
+			all[world] = its.missing()
+		}
 	}
+	return all
 }
 
 func hasEngine() error {
@@ -232,12 +246,9 @@ func (r *run) setStage(ctx context.Context) (err error) {
 	}
 	r.closers = append(r.closers, func() error { r.client.Close(); return nil })
 	r.fleet = muster(r.Hosts, r.dir, r.Seed, &r.kills)
-	for world, set := range map[string]func(context.Context) error{
-		"stripe": r.setStripe, "container": r.setEngine, "terraform": r.setTerraform, "sqlite": r.setSQLite,
-		"postgres": r.setPostgres, "redis": r.setRedis, "etcd": r.setEtcd,
-	} {
-		if slices.Contains(r.Worlds, world) {
-			if err := set(ctx); err != nil {
+	for world, its := range inMatrix {
+		if its.setUp != nil && slices.Contains(r.Worlds, world) {
+			if err := its.setUp(r, ctx); err != nil {
 				return fmt.Errorf("world %s: %w", world, err)
 			}
 		}
