@@ -238,6 +238,7 @@ type enumeration struct {
 	was   catalogs
 	dump  string
 	count map[string]int
+	exact []string // the statements that were told to be restored
 	also  []string // statements that run after those that make one object of each kind
 }
 
@@ -287,15 +288,7 @@ func (e *enumeration) findAccepted(t *testing.T, f form) string {
 			continue
 		}
 		tried[statement] = true
-		if e.conn == nil || e.conn.IsClosed() {
-			var err error
-			e.conn, err = pgx.Connect(context.Background(), e.dsn)
-			require.NoError(t, err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // COPY waits for its input
-		_, err := e.conn.PgConn().Exec(ctx, statement+"; SELECT 1 / 0").ReadAll()
-		cancel()
-		if server.IsCode(err, "22012") { // it ran, and was rolled back
+		if e.accepts(t, statement) {
 			return statement
 		}
 		if e.conn.IsClosed() {
@@ -303,6 +296,20 @@ func (e *enumeration) findAccepted(t *testing.T, f form) string {
 		}
 	}
 	return ""
+}
+
+// accepts reports whether the server runs a statement in a transaction, which is rolled back.
+func (e *enumeration) accepts(t *testing.T, statement string) bool {
+	t.Helper()
+	if e.conn == nil || e.conn.IsClosed() {
+		var err error
+		e.conn, err = pgx.Connect(context.Background(), e.dsn)
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // COPY waits for its input
+	defer cancel()
+	_, err := e.conn.PgConn().Exec(ctx, statement+"; SELECT 1 / 0").ReadAll()
+	return server.IsCode(err, "22012") // it ran, and was rolled back
 }
 
 // undone runs a statement as a step, and undoes it. It returns what is wrong: nothing if the step
@@ -323,6 +330,7 @@ func (e *enumeration) undone(t *testing.T, statement string) (wrong string) {
 		return fmt.Sprintf("%s: cannot be undone: %v %+v", statement, err, u)
 	}
 	e.count["restored"]++
+	e.exact = append(e.exact, statement)
 	return ""
 }
 

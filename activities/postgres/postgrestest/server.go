@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,6 +211,29 @@ func (s *Server) Help(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return string(out)
+}
+
+// ofWord matches a text in a program, and the name in it.
+var ofWord = regexp.MustCompile(`^(?:toast\.)?([a-z][a-z_]+)$`)
+
+// Words are the names in the program psql, which completes them.
+func Words(t testing.TB) (all []string) {
+	t.Helper()
+	name, err := program("psql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.SplitSeq(string(content), "\x00") {
+		if found := ofWord.FindStringSubmatch(text); found != nil {
+			all = append(all, found[1])
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Dump is the data of a database without the schemas of Unwind, as pg_dump writes it, with the rows
