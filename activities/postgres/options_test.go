@@ -61,7 +61,7 @@ func (e *enumeration) checkAccepted(t *testing.T, statements []string) {
 func (e *enumeration) listOptions(t *testing.T) (all []thereAndBack) {
 	t.Helper()
 	targets := []string{"TABLE t", "TABLE parted", "TABLE t ALTER a", "MATERIALIZED VIEW m", "VIEW v", "TABLESPACE ts"}
-	for _, method := range strings.Fields(e.value("SELECT string_agg(amname, ' ') FROM pg_am WHERE amtype = 'i'")) {
+	for method := range strings.FieldsSeq(e.value("SELECT string_agg(amname, ' ') FROM pg_am WHERE amtype = 'i'")) {
 		for _, column := range []string{"a", "b", "i"} {
 			index := fmt.Sprintf("CREATE INDEX of_%s ON t USING %[1]s (%s)", method, column)
 			if e.accepts(t, index) {
@@ -83,7 +83,7 @@ func (e *enumeration) listOptions(t *testing.T) (all []thereAndBack) {
 				END LOOP; RAISE 'found%%', found; END $do$`, strings.Join(names, " "), target, prefix))
 			_, found, isFound := strings.Cut(fmt.Sprint(err), "found")
 			require.True(t, isFound, err)
-			for _, name := range strings.Fields(strings.TrimSuffix(found, "(SQLSTATE P0001)")) {
+			for name := range strings.FieldsSeq(strings.TrimSuffix(found, "(SQLSTATE P0001)")) {
 				all = append(all, e.settle(t, target, prefix+name)...)
 			}
 		}
@@ -115,9 +115,9 @@ func (e *enumeration) listPrivileges(t *testing.T) (all []thereAndBack) {
 		"n": {"SCHEMA s"}, "p": {"PARAMETER work_mem"}, "t": {"TABLESPACE ts"}, "F": {"FOREIGN DATA WRAPPER fdw"},
 		"S": {"FOREIGN SERVER srv"}, "T": {"TYPE mood", "DOMAIN whole"},
 	} {
-		names := strings.Split(e.value(fmt.Sprintf(`SELECT string_agg(privilege_type, ',' ORDER BY privilege_type)
+		names := strings.SplitSeq(e.value(fmt.Sprintf(`SELECT string_agg(privilege_type, ',' ORDER BY privilege_type)
 			FROM aclexplode(acldefault('%s', 10)) WHERE grantee = 10`, kind)), ",")
-		for _, name := range names {
+		for name := range names {
 			for _, thing := range things {
 				on := []string{name + " ON " + thing}
 				if kind == "r" {

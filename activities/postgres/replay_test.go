@@ -124,7 +124,7 @@ func (r *replay) step(t *testing.T, sql string) {
 		if r.was == nil {
 			r.was = r.describe(t)
 		}
-		s := r.database.exec(sql)
+		s := r.exec(sql)
 		_, err = s.action.Apply(t.Context(), s.entry, s.with, "")
 		if err == nil {
 			r.chain, r.texts = append(r.chain, s), append(r.texts, sql)
@@ -193,6 +193,7 @@ func (r *replay) describe(t *testing.T) *catalogs {
 	_, err = conn.Exec(t.Context(), "BEGIN ISOLATION LEVEL REPEATABLE READ")
 	require.NoError(t, err)
 	all := readCatalogsIn(t, conn, true).withoutOurs()
+	//nolint:dupword // arguments
 	const written = `SELECT line FROM (
 		SELECT pg_get_ruledef(oid) FROM pg_rewrite WHERE oid >= 16384
 		UNION ALL SELECT format('%s %s', conrelid::regclass, pg_get_constraintdef(oid)) FROM pg_constraint WHERE oid >= 16384
