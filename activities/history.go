@@ -37,12 +37,6 @@ type Attempt struct {
 	Canceled bool
 }
 
-// EntriesIn returns the Entries of TraceOf.
-func EntriesIn(events []*historypb.HistoryEvent, dc converter.DataConverter) ([]Entry, error) {
-	t, err := TraceOf(events, dc)
-	return t.Entries, err
-}
-
 // TraceOf reads a history. It recognizes a forward by the entry among its arguments: in a Forward,
 // in a type that embeds one, or by itself. It skips activities that are not calls of an action. An
 // argument that dc cannot decode (because it is encrypted and dc lacks the codec, for example) is

@@ -29,7 +29,7 @@ func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	a, b := forwardOfThisRun(`{}`), forwardOfThisRun(`{}`)
 	a.Entry.Token, a.Entry.Seq, b.Entry.Token, b.Entry.Seq = "a", 1, "b", 2
-	got, err := activities.EntriesIn([]*historypb.HistoryEvent{
+	got, err := activities.TraceOf([]*historypb.HistoryEvent{
 		{EventId: 1},
 		scheduledEvent(t, dc, "task.compile", json.RawMessage(`{"name": "x"}`)),
 		scheduledEvent(t, dc, "own.text", "text"), scheduledEvent(t, dc, "own.list", []int{1}), scheduledEvent(t, dc,
@@ -39,7 +39,7 @@ func TestTheLedgerIsRebuiltFromAHistoryAlone(t *testing.T) {
 		scheduledEvent(t, dc, "echo.say.undo", activities.Backward{Entry: b.Entry}),
 	}, dc)
 	require.NoError(t, err)
-	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got)
+	require.Equal(t, []activities.Entry{a.Entry, b.Entry}, got.Entries)
 }
 
 // The forward of a library's user may have any arguments and any result.
@@ -124,14 +124,14 @@ func TestAnUnreadableLedgerIsAnError(t *testing.T) {
 	codec := converter.NewCodecDataConverter(plain, encryptingCodec{"binary/encrypted"})
 	history := []*historypb.HistoryEvent{scheduledEvent(t, codec, "echo.say", forwardOfThisRun(`{}`))}
 
-	_, err := activities.EntriesIn(history, plain)
+	_, err := activities.TraceOf(history, plain)
 	require.ErrorContains(t, err,
 		"event 5, argument of echo.say: it cannot be read; the data converter must be that of the worker")
-	got, err := activities.EntriesIn(history, codec)
+	got, err := activities.TraceOf(history, codec)
 	require.NoError(t, err)
-	require.Equal(t, []activities.Entry{forwardOfThisRun(`{}`).Entry}, got)
+	require.Equal(t, []activities.Entry{forwardOfThisRun(`{}`).Entry}, got.Entries)
 
-	_, err = activities.EntriesIn([]*historypb.HistoryEvent{
+	_, err = activities.TraceOf([]*historypb.HistoryEvent{
 		scheduledEvent(t, plain, "echo.say", map[string]any{"entry": map[string]any{"seq": "one"}, "originalRunId": "r"}),
 	}, plain)
 	require.ErrorContains(t, err, "event 5, argument of echo.say: it has the form of a step's call")

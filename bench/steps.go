@@ -163,7 +163,7 @@ func noops(prefix string, n int) []map[string]any {
 func (s *stage) startWorkflow(ctx context.Context, id, workflowType string, argument any) (client.WorkflowRun, error) {
 	options := client.StartWorkflowOptions{ID: id, TaskQueue: queue}
 	if workflowType == protocol.AgentTaskType {
-		options.TypedSearchAttributes = protocol.OpenAttributes("bench")
+		options.TypedSearchAttributes = protocol.ServingAttributes("bench", "")
 	}
 	return s.client.ExecuteWorkflow(ctx, options, workflowType, argument)
 }

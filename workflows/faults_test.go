@@ -48,10 +48,10 @@ func TestTheHistoryAloneHoldsTheLedgerAtEveryForward(t *testing.T) {
 	started := make(chan struct{})
 	w.do = func(ctx context.Context, s string, _ int, f activities.Forward) (activities.Result, error) {
 		<-started
-		entries, err := activities.EntriesIn(l.events(ctx, ""), converter.GetDefaultDataConverter())
+		trace, err := activities.TraceOf(l.events(ctx, ""), converter.GetDefaultDataConverter())
 		require.NoError(t, err)
-		require.Len(t, entries, f.Entry.Seq, "every forward so far, and this one")
-		require.Equal(t, f.Entry, entries[len(entries)-1])
+		require.Len(t, trace.Entries, f.Entry.Seq, "every forward so far, and this one")
+		require.Equal(t, f.Entry, trace.Entries[len(trace.Entries)-1])
 		if s == "d" {
 			return activities.Result{}, activities.Errorf(activities.CheckFailed, "no")
 		}
@@ -62,10 +62,10 @@ func TestTheHistoryAloneHoldsTheLedgerAtEveryForward(t *testing.T) {
 	report, err := l.report()
 	require.Error(t, err)
 	require.Equal(t, 4, report.Outcomes["restored"])
-	entries, err := activities.EntriesIn(l.events(t.Context(), ""), converter.GetDefaultDataConverter())
+	trace, err := activities.TraceOf(l.events(t.Context(), ""), converter.GetDefaultDataConverter())
 	require.NoError(t, err)
 	for i, s := range report.Steps {
-		require.Equal(t, s.Step, entries[i].Step)
+		require.Equal(t, s.Step, trace.Entries[i].Step)
 	}
 }
 

@@ -68,7 +68,7 @@ func (t *trial) playTrial(ctx context.Context) (err error) {
 	if t.side == usualSide {
 		t.run, err = t.stage.client.ExecuteWorkflow(ctx, options, usualType, t.id())
 	} else {
-		options.TypedSearchAttributes = protocol.OpenAttributes("bench")
+		options.TypedSearchAttributes = protocol.ServingAttributes("bench", "")
 		t.run, err = t.stage.client.ExecuteWorkflow(ctx, options, protocol.AgentTaskType, document(t.id()))
 	}
 	if err != nil {
@@ -157,7 +157,7 @@ func (t *trial) recover(ctx context.Context) error {
 	chain := protocol.Chain{WorkflowID: t.run.GetID(), RunID: t.run.GetRunID(), FirstRunID: t.run.GetRunID()}
 	id := protocol.RecoverID(chain)
 	run, err := t.stage.client.ExecuteWorkflow(limited, client.StartWorkflowOptions{
-		ID: id, TaskQueue: t.stage.post.Queue, TypedSearchAttributes: protocol.OpenAttributes("bench"),
+		ID: id, TaskQueue: t.stage.post.Queue, TypedSearchAttributes: protocol.ServingAttributes("bench", ""),
 	}, protocol.RecoverType, protocol.RecoverRequest{Chain: chain, Ended: t.ended, Who: "bench"})
 	if err != nil {
 		return err

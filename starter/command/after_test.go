@@ -113,7 +113,7 @@ func (d *desk) continued(id string, over protocol.Carry) {
 	require.NoError(d, first.Start())
 	defer first.Stop()
 	run, err := d.client.ExecuteWorkflow(d.Context(), client.StartWorkflowOptions{
-		ID: id, TaskQueue: id + "-first", TypedSearchAttributes: protocol.OpenAttributes("bot"),
+		ID: id, TaskQueue: id + "-first", TypedSearchAttributes: protocol.ServingAttributes("bot", ""),
 	}, protocol.AgentTaskType)
 	require.NoError(d, err)
 	require.Eventually(d, func() bool {

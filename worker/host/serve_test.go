@@ -52,7 +52,7 @@ func serve(t *testing.T, c host.Config, o host.Options) *stage {
 // start starts a task the way that the starter does.
 func (s *stage) start(document any) client.WorkflowRun {
 	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{
-		TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes(""),
+		TaskQueue: s.Name(), TypedSearchAttributes: protocol.ServingAttributes("", ""),
 	}, protocol.AgentTaskType, document)
 	require.NoError(s, err)
 	return run

@@ -118,7 +118,7 @@ func TestWhatCannotBeReadHasOneRecoveryThatSaysSo(t *testing.T) {
 	require.NoError(t, first.Start())
 	t.Cleanup(first.Stop)
 	task, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		TaskQueue: t.Name() + "-first", TypedSearchAttributes: protocol.OpenAttributes("bot"),
+		TaskQueue: t.Name() + "-first", TypedSearchAttributes: protocol.ServingAttributes("bot", ""),
 	}, protocol.AgentTaskType, json.RawMessage(endlessTask))
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {

@@ -11,11 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
-// OpenAttributes are what a client starts a task with: it is open from its first event on.
-// ServingAttributes tell also which task the workflow serves.
-func OpenAttributes(agent string) temporal.SearchAttributes { return ServingAttributes(agent, "") }
-
-// ServingAttributes are those of a workflow that serves a task.
+// ServingAttributes are what a workflow is started with that serves a task: it is open from its
+// first event on.
 func ServingAttributes(agent, task string) temporal.SearchAttributes {
 	updates := []temporal.SearchAttributeUpdate{AttributeStatus.ValueSet(string(compensations.Open))}
 	if task != "" {

@@ -100,7 +100,7 @@ func newStage(t *testing.T) *stage {
 // startTask starts a task that has done these steps.
 func (s *stage) startTask(workflowType string, entries ...activities.Entry) client.WorkflowRun {
 	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{
-		TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes("bot"),
+		TaskQueue: s.Name(), TypedSearchAttributes: protocol.ServingAttributes("bot", ""),
 	}, workflowType, entries)
 	require.NoError(s, err)
 	return run

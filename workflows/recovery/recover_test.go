@@ -69,7 +69,7 @@ func TestADeadTaskIsRecoveredOnce(t *testing.T) {
 func TestARunThatTimedOutIsDead(t *testing.T) {
 	s := newStage(t)
 	task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-		TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes("bot"), WorkflowRunTimeout: time.Second,
+		TaskQueue: s.Name(), TypedSearchAttributes: protocol.ServingAttributes("bot", ""), WorkflowRunTimeout: time.Second,
 	}, protocol.AgentTaskType, nil)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return !s.describe(task.GetID()).Alive() }, waitFor, tick)
@@ -199,7 +199,7 @@ func TestALedgerOfAnotherVersionIsRefused(t *testing.T) {
 	s := newStage(t)
 	start := func(version int) string {
 		task, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
-			TaskQueue: s.Name(), TypedSearchAttributes: protocol.OpenAttributes("bot"),
+			TaskQueue: s.Name(), TypedSearchAttributes: protocol.ServingAttributes("bot", ""),
 		}, protocol.AgentTaskType, nil)
 		require.NoError(t, err)
 		s.endWith(task.GetID(), strconv.Itoa(version))

@@ -1,10 +1,5 @@
 package checkpoint
 
-import (
-	"fmt"
-	"strings"
-)
-
 // Loss is something that an undo of container.exec does not bring back, whatever the container is
 // like.
 type Loss struct {
@@ -78,15 +73,4 @@ func LossesByLayers() []string { return sentences(func(l Loss) bool { return l.L
 // LossesByRecreation is what a container has lost that is made like another.
 func LossesByRecreation() []string {
 	return append(sentences(func(l Loss) bool { return l.Commit && l.Of != ofFiles }), mayLose)
-}
-
-// LossesAsMarkdown is the table as docs/containers.md has it.
-func LossesAsMarkdown() string {
-	var b strings.Builder
-	b.WriteString("| lost or changed by an undo of `container.exec` | docker commit | layers |\n|---|---|---|\n")
-	for _, l := range LossTable {
-		lost := map[bool]string{true: "yes", false: "no"}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", strings.TrimPrefix(l.Of, ofContainer)+l.What, lost[l.Commit], lost[l.Layers])
-	}
-	return b.String()
 }
