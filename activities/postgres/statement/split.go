@@ -24,10 +24,10 @@ func Split(text string) (statements []string, words [][]string) {
 		case strings.HasPrefix(rest, "/*"):
 			i += commentLength(rest)
 		case rest[0] == '\'':
-			i += quotedLength(rest, '\'', false)
+			i += quotedLength(rest)
 			seen = true
 		case rest[0] == '"':
-			n := quotedLength(rest, '"', false)
+			n := quotedLength(rest)
 			found = append(found, strings.ToLower(rest[:n]))
 			i += n
 			seen = true
@@ -42,7 +42,7 @@ func Split(text string) (statements []string, words [][]string) {
 			n := wordLength(rest)
 			word := strings.ToLower(rest[:n])
 			if word == "e" && n < len(rest) && rest[n] == '\'' {
-				n += quotedLength(rest[n:], '\'', true)
+				n += escapedLength(rest[n:])
 			} else {
 				found = append(found, word)
 			}
@@ -147,14 +147,27 @@ func commentLength(text string) int {
 	return len(text)
 }
 
-func quotedLength(text string, quote byte, escapes bool) int {
+// quotedLength is that of a text in quotes, which holds a quote only doubled.
+func quotedLength(text string) int {
+	quote := text[:1]
 	for i := 1; i < len(text); i++ {
 		switch {
-		case escapes && text[i] == '\\':
+		case strings.HasPrefix(text[i:], quote+quote):
 			i++
-		case text[i] == quote && i+1 < len(text) && text[i+1] == quote:
+		case text[i] == quote[0]:
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// escapedLength is that of a text in single quotes that backslashes escape in.
+func escapedLength(text string) int {
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' || strings.HasPrefix(text[i:], "''"):
 			i++
-		case text[i] == quote:
+		case text[i] == '\'':
 			return i + 1
 		}
 	}

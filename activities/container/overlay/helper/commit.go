@@ -231,7 +231,7 @@ func (o *lockedBook) removeTopAside(ctx context.Context, names []string) error {
 			return err
 		}
 	}
-	return errors.Join(o.completeChange(ctx, *o.Doing, false), os.RemoveAll(filepath.Join(o.dir, spareName)))
+	return errors.Join(o.completeChange(ctx, *o.Doing), os.RemoveAll(filepath.Join(o.dir, spareName)))
 }
 
 // writeAllToRoot writes a stack that nothing writes to any more.
@@ -250,7 +250,7 @@ func (o *lockedBook) commitOwed(ctx context.Context) error {
 	if err := o.writeAllToRoot(nil); err != nil {
 		return err
 	}
-	return o.completeChange(ctx, topChange{}, false)
+	return o.completeChange(ctx, topChange{})
 }
 
 // restoreInPlace restores a checkpoint by writing it into the container's own root, with no layers
@@ -265,7 +265,7 @@ func (o *lockedBook) restoreInPlace(ctx context.Context, c topChange) error {
 		return err
 	}
 	c.Lower = 0
-	return o.completeChange(ctx, c, false)
+	return o.completeChange(ctx, c)
 }
 
 var errNoRoot = newFailure(Unfit,

@@ -53,7 +53,7 @@ func reserveFile(name string) error {
 // since they would use it up.
 func (o *lockedBook) giveSpare(ctx context.Context, c topChange) error {
 	if c.Ends && o.shown != nil {
-		if err := o.target.EndUsers(ctx, *o.shown, false); err != nil {
+		if err := o.target.EndUsers(ctx, *o.shown); err != nil {
 			return err
 		}
 	}

@@ -212,7 +212,7 @@ func (o *lockedBook) concludeChange(ctx context.Context, c topChange) error {
 	case c.Upper == 0:
 		return o.removeTopAside(ctx, nil)
 	default:
-		return o.completeChange(ctx, c, false)
+		return o.completeChange(ctx, c)
 	}
 	o.Doing = nil
 	delete(o.Below, c.Upper)
@@ -331,14 +331,17 @@ func (o *lockedBook) showTop(ctx context.Context, c topChange) (err error) {
 		if err := o.writeBook(); err != nil {
 			return err
 		}
-		return o.completeChange(ctx, c, false)
+		return o.completeChange(ctx, c)
 	}
 	top, vacant, err := o.mountTop(ctx, c, o.startWriting())
 	if err != nil {
 		return err
 	}
 	o.shown = &top
-	return o.completeChange(ctx, c, vacant)
+	if vacant {
+		return o.completeVacantChange(ctx, c)
+	}
+	return o.completeChange(ctx, c)
 }
 
 // makeLayer makes an empty layer with its door.
@@ -433,14 +436,32 @@ func (o *lockedBook) mayCopy(layers []int) (bool, error) {
 }
 
 // completeChange ends a change whose new top is mounted. Processes in the old one are ended or, if
-// a checkpoint was taken of it, recorded, as they may go on writing there. Vacant says that there
-// are none.
-func (o *lockedBook) completeChange(ctx context.Context, c topChange, vacant bool) error {
-	if c.Old != nil && o.shown != nil && o.shown.Dev != c.Old.Dev {
-		if err := o.settleFormerTop(ctx, c, vacant); err != nil {
+// a checkpoint was taken of it, recorded, as they may go on writing there.
+func (o *lockedBook) completeChange(ctx context.Context, c topChange) error {
+	if o.hasFormerTop(c) {
+		if err := o.settleFormerTop(ctx, c); err != nil {
 			return err
 		}
 	}
+	return o.endChange(c)
+}
+
+// completeVacantChange is completeChange where the kernel has reported the old top as unused.
+func (o *lockedBook) completeVacantChange(ctx context.Context, c topChange) error {
+	if c.Ends && o.hasFormerTop(c) {
+		if err := o.target.EndHiddenUsers(ctx, *c.Old); err != nil {
+			return err
+		}
+	}
+	return o.endChange(c)
+}
+
+func (o *lockedBook) hasFormerTop(c topChange) bool {
+	return c.Old != nil && o.shown != nil && o.shown.Dev != c.Old.Dev
+}
+
+// endChange records a change, and removes what it frees.
+func (o *lockedBook) endChange(c topChange) error {
 	o.recordChange(c)
 	if err := o.writeBookTelling(c.Upper != 0); err != nil || !c.Ends && c.Upper != 0 {
 		return err // what is added frees nothing
@@ -448,11 +469,11 @@ func (o *lockedBook) completeChange(ctx context.Context, c topChange, vacant boo
 	return o.sweepLayers()
 }
 
-func (o *lockedBook) settleFormerTop(ctx context.Context, c topChange, vacant bool) error {
+func (o *lockedBook) settleFormerTop(ctx context.Context, c topChange) error {
 	if c.Ends {
-		return o.target.EndUsers(ctx, *c.Old, vacant)
+		return o.target.EndUsers(ctx, *c.Old)
 	}
-	if !c.Takes || vacant {
+	if !c.Takes {
 		return nil
 	}
 	users, err := o.target.Users(*c.Old)

@@ -240,22 +240,24 @@ func (t *Target) dropStaleID(top Top) (Top, error) {
 const foreignGrace = 10 * time.Second
 
 // EndUsers kills the container's processes that use a top, and returns when none is left. Processes
-// of others (of an engine on its way in or out) are given a while to leave, and are not killed. If
-// vacant, the kernel reported the top as unused when it was unmounted: then only processes in mount
-// namespaces of their own can use it, under other mount IDs.
-func (t *Target) EndUsers(ctx context.Context, top Top, vacant bool) error {
-	if vacant {
-		all, err := t.members()
-		if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.locate(0, Top{Dev: top.Dev}).inTop }) {
-			return nil
-		}
-	}
+// of others (of an engine on its way in or out) are given a while to leave, and are not killed.
+func (t *Target) EndUsers(ctx context.Context, top Top) error {
 	top, err := t.dropStaleID(top)
 	if err != nil {
 		return err
 	}
 	waits := time.Now().Add(foreignGrace)
 	return waitUntilNone(ctx, func() (int, error) { return t.killUsers(top, time.Now().Before(waits)) })
+}
+
+// EndHiddenUsers is EndUsers of a top that the kernel has reported as unused when it was unmounted:
+// only processes in mount namespaces of their own can use it, under other mount IDs.
+func (t *Target) EndHiddenUsers(ctx context.Context, top Top) error {
+	all, err := t.members()
+	if err == nil && !slices.ContainsFunc(all, func(p process) bool { return p.locate(0, Top{Dev: top.Dev}).inTop }) {
+		return nil
+	}
+	return t.EndUsers(ctx, top)
 }
 
 // WaitUnused waits until no process uses a top, and returns false if one still does when ctx ends.

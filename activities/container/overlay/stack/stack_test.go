@@ -236,7 +236,10 @@ func TestWhoEntersMeanwhileIsCarriedOver(t *testing.T) {
 
 func TestEndKillsWhoStandsInTheTopAndNobodyElse(t *testing.T) {
 	t.Parallel()
-	for _, vacant := range []bool{false, true} { // also where the kernel was wrong, for what has mounts of its own
+	for _, end := range []func(*Target, context.Context, Top) error{
+		(*Target).EndUsers,
+		(*Target).EndHiddenUsers, // also where the kernel was wrong, for what has mounts of its own
+	} {
 		b := newBox(t)
 		_, base := b.Start("echo base; read x")
 		b.show(t, 1)
@@ -248,7 +251,7 @@ func TestEndKillsWhoStandsInTheTopAndNobodyElse(t *testing.T) {
 		_, newer := b.Start("echo newer; sleep 1000")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		require.NoError(t, b.EndUsers(ctx, top, vacant))
+		require.NoError(t, end(b.Target, ctx, top))
 		require.Error(t, stays())
 		require.Error(t, holds())
 		assert.NotZero(t, b.users(t, b.top(t)), "what stands in the new top lives")
