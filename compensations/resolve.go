@@ -56,6 +56,7 @@ const (
 	maxWhy  = 1000
 )
 
+// clip keeps a text within n bytes, which reports are bounded by.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/retention"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -312,14 +312,7 @@ func (r *round) reportOrphan(ctx context.Context, world string, record activitie
 
 func (r *round) problemf(format string, args ...any) {
 	if len(r.told.Problems) < retainProblems {
-		r.told.Problems = append(r.told.Problems, clip(r.host().Masker().String(fmt.Sprintf(format, args...))))
+		text := r.host().Masker().String(fmt.Sprintf(format, args...))
+		r.told.Problems = append(r.told.Problems, payload.Clip(text, activities.MaxItem))
 	}
-}
-
-// clip shortens a text for a history.
-func clip(s string) string {
-	if len(s) > activities.MaxItem {
-		return strings.ToValidUTF8(s[:activities.MaxItem], "") + "..."
-	}
-	return s
 }

@@ -20,6 +20,7 @@ const MaxTexts = 3
 // Shorter are the lengths to which texts are shortened, one after the other, in characters.
 var Shorter = []int{MaxWhy, MaxName, 40}
 
+// Clip shortens a text to n characters, the last one an ellipsis.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

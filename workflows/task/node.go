@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
 // kind is the type of a node, in JSON's terms.
@@ -82,13 +84,7 @@ func (n *node) display() string {
 }
 
 // clip keeps a value short enough for an error.
-func clip(s string) string {
-	const limit = 60
-	if utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	return string([]rune(s)[:limit-3]) + "..."
-}
+func clip(s string) string { return payload.Clip(s, 60) }
 
 // size returns the number of bytes of n as JSON.
 func (n *node) size() int { return len(n.json(nil)) }
