@@ -61,7 +61,8 @@ func (a Answer) read() declared.Answer {
 			texts = append(texts, each.Text)
 		}
 	}
-	read := declared.Answer{Sight: declared.Sight{Text: strings.Join(texts, "\n"), Data: c.StructuredContent}, IsFinal: true}
+	read := declared.Answer{IsFinal: true,
+		Sight: declared.Sight{Text: strings.Join(texts, "\n"), Data: c.StructuredContent}}
 	if read.Data == nil {
 		var data any
 		if exactjson.Decode([]byte(read.Text), &data) == nil {

@@ -47,7 +47,7 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 	}
 	defer c.Rollback()
 	var strayed *drift.Error
-	if problem, err := c.findMisfit(r, false); err != nil {
+	if problem, err := c.findMisfit(r); err != nil {
 		return activities.Observation{}, err
 	} else if problem != "" {
 		altered := drift.New(problem)

@@ -174,7 +174,10 @@ func (c *connection) putBack(r *record, d activities.Decision) (activities.Undon
 	if err := c.Run("SET LOCAL session_replication_role = replica"); err != nil {
 		return activities.Undone{}, err
 	}
-	if problem, err := c.findMisfit(r, true); err != nil || problem != "" {
+	if err := c.lockShapes(r); err != nil {
+		return activities.Undone{}, err
+	}
+	if problem, err := c.findMisfit(r); err != nil || problem != "" {
 		if err == nil {
 			err = drift.New(problem)
 		}
@@ -285,16 +288,18 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 	return "the schema is as before", err
 }
 
-// findMisfit returns why nothing of a step can be put back as things are; empty if it can. With
-// lock, nobody changes what the step made until the transaction ends.
-func (c *connection) findMisfit(r *record, lock bool) (problem string, err error) {
-	if lock {
-		if err := capture.LockShapes(c.Connection, r.Tables); err != nil {
-			return "", err
-		}
+// lockShapes keeps others from altering what a step changed and made until the transaction ends.
+func (c *connection) lockShapes(r *record) error {
+	if err := capture.LockShapes(c.Connection, r.Tables); err != nil {
+		return err
 	}
+	return alteration.LockMade(c.Connection, r.Alterations)
+}
+
+// findMisfit returns why nothing of a step can be put back as things are; empty if it can.
+func (c *connection) findMisfit(r *record) (problem string, err error) {
 	if problem, err = capture.FindAltered(c.Connection, r.Tables); err == nil && problem == "" {
-		problem, err = alteration.FindLost(c.Connection, r.Alterations, lock)
+		problem, err = alteration.FindLost(c.Connection, r.Alterations)
 	}
 	return problem, err
 }

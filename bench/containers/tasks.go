@@ -156,7 +156,8 @@ func (t *tasks) runTask(ctx context.Context, in string, n int, fails bool) (task
 func (t *tasks) start(ctx context.Context, steps []map[string]any) (client.WorkflowRun, error) {
 	t.count++
 	return t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: fmt.Sprintf("bench-%d", t.count), TaskQueue: queue, TypedSearchAttributes: protocol.ServingAttributes("bench", ""),
+		ID: fmt.Sprintf("bench-%d", t.count), TaskQueue: queue,
+		TypedSearchAttributes: protocol.ServingAttributes("bench", ""),
 	}, protocol.AgentTaskType, map[string]any{"name": "bench", "agent": "bench", "steps": steps})
 }
 

@@ -16,9 +16,21 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
-// FindLost returns what others did to that which a step made or moved away; empty if nothing. With
-// lock, nobody changes it until the transaction ends.
-func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem string, err error) {
+// LockMade keeps others from changing the tables that a step has made, or has added columns to,
+// until the transaction ends.
+func LockMade(c *server.Connection, all []*Alteration) error {
+	for _, a := range all {
+		for _, m := range a.Made {
+			if err := lockMade(c, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// FindLost returns what others did to that which a step made or moved away; empty if nothing.
+func FindLost(c *server.Connection, all []*Alteration) (problem string, err error) {
 	if all == nil {
 		return "", nil
 	}
@@ -32,25 +44,10 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 				return problem, err
 			}
 		}
-		for _, h := range a.Held {
-			var oid uint32 // 0: it is gone
-			if err := c.Scan(
-				"SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid WHEN $2 = 'ROUTINE' THEN "+
-					"to_regprocedure($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
-				return "", err
-			}
-			if oid == 0 || h.OID != 0 && h.OID != oid {
-				return "", activities.Errorf(activities.DamagedRecord,
-					"database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched",
-					c.Name, h.Name, h.Of)
-			}
+		if err := a.checkHeld(c, parts); err != nil {
+			return "", err
 		}
-		if a.partsIn(parts) != a.Parts {
-			return "", activities.Errorf(activities.DamagedRecord,
-				"database %s: what the step has dropped (%s), and an undo would bring back, has lost a part: something that it "+
-					"uses was dropped with CASCADE since; nothing was touched", c.Name, a.Does)
-		}
-		if problem, err := findRemade(c, a.Made, lock); err != nil || problem != "" {
+		if problem, err := findRemade(c, a.Made); err != nil || problem != "" {
 			return problem, err
 		}
 	}
@@ -65,15 +62,34 @@ func FindLost(c *server.Connection, all []*Alteration, lock bool) (problem strin
 	return "", nil
 }
 
+// checkHeld returns DamagedRecord unless all is there that is held for the undo; parts are those of
+// all that is held.
+func (a *Alteration) checkHeld(c *server.Connection, parts []string) error {
+	for _, h := range a.Held {
+		var oid uint32 // 0: it is gone
+		if err := c.Scan(
+			"SELECT coalesce(CASE WHEN $2 IN ('TYPE', 'DOMAIN') THEN to_regtype($1)::oid WHEN $2 = 'ROUTINE' THEN "+
+				"to_regprocedure($1)::oid ELSE to_regclass($1)::oid END, 0::oid)", []any{h.Name, h.Kind}, &oid); err != nil {
+			return err
+		}
+		if oid == 0 || h.OID != 0 && h.OID != oid {
+			return activities.Errorf(activities.DamagedRecord,
+				"database %s: %s, which holds %s for the undo, is gone, or another thing has its name; nothing was touched",
+				c.Name, h.Name, h.Of)
+		}
+	}
+	if a.partsIn(parts) != a.Parts {
+		return activities.Errorf(activities.DamagedRecord,
+			"database %s: what the step has dropped (%s), and an undo would bring back, has lost a part: something that it "+
+				"uses was dropped with CASCADE since; nothing was touched", c.Name, a.Does)
+	}
+	return nil
+}
+
 // findRemade returns what others did to the tables among things that a statement has made; empty if
 // nothing.
-func findRemade(c *server.Connection, all []made, lock bool) (problem string, err error) {
+func findRemade(c *server.Connection, all []made) (problem string, err error) {
 	for _, m := range all {
-		if lock {
-			if err := lockMade(c, m); err != nil {
-				return "", err
-			}
-		}
 		if m.Column != "" {
 			continue
 		}

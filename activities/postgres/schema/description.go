@@ -22,8 +22,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	line(of, sub, text) AS (
 	SELECT oid, 0, format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner)))
 	FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT oid, 0, format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind, relowner::regrole,
-	coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
+	UNION ALL SELECT oid, 0, format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind,
+	relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
 	ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
 		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o
 		WHERE o.oid = rel.reltoastrelid), relam, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
@@ -42,8 +42,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	i.indisclustered, i.indisreplident, i.indisvalid) FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
 	UNION ALL SELECT t.oid, 0, format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t
 	JOIN rel r ON r.oid = t.tgrelid WHERE NOT t.tgisinternal AND NOT t.` + server.IsTrigger + `
-	UNION ALL SELECT t.oid, 0, format('built-in trigger of %s %s %s', r.name, pg_get_constraintdef(t.tgconstraint), t.tgenabled)
-	FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE t.tgisinternal AND t.tgenabled <> 'O'
+	UNION ALL SELECT t.oid, 0, format('built-in trigger of %s %s %s', r.name, pg_get_constraintdef(t.tgconstraint),
+	t.tgenabled) FROM pg_trigger t JOIN rel r ON r.oid = t.tgrelid WHERE t.tgisinternal AND t.tgenabled <> 'O'
 	UNION ALL SELECT w.oid, 0, format('rule %s %s', pg_get_ruledef(w.oid), w.ev_enabled) FROM pg_rewrite w
 	JOIN rel r ON r.oid = w.ev_class
 	UNION ALL SELECT p.oid, 0, format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive,
@@ -57,9 +57,9 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		JOIN pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid WHERE d.classid = 'pg_class'::regclass
 		AND d.objid = r.oid AND d.deptype IN ('a', 'i') AND d.refobjsubid > 0))
 		FROM pg_sequence s JOIN rel r ON r.oid = s.seqrelid
-	UNION ALL SELECT p.oid, 0, format('routine %s %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole, coalesce(p.proacl,
-	acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype, p.prolang, p.prokind, p.provolatile,
-	p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)),
+	UNION ALL SELECT p.oid, 0, format('routine %s %s %s %s %s %s %s', p.oid::regprocedure, p.proowner::regrole,
+	coalesce(p.proacl, acldefault('f', p.proowner)), p.prosrc, p.proconfig, (p.prorettype::regtype,
+	p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)),
 		(pg_get_function_sqlbody(p.oid), p.proallargtypes::regtype[], p.proargmodes, p.proargnames, p.provariadic::regtype,
 		p.protrftypes::regtype[], p.procost, p.prorows, p.prosupport, p.proleakproof, p.proparallel, p.probin))
 		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
@@ -74,15 +74,15 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT rngtypid, 0, format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype,
 	rngcollation::regcollation, (SELECT opcname FROM pg_opclass o WHERE o.oid = rngsubopc), rngcanonical, rngsubdiff))
 	FROM pg_range WHERE rngtypid >= 16384
-	UNION ALL SELECT aggfnoid, 0, format('aggregate %s %s %s', aggfnoid::regprocedure, (aggtranstype::regtype, aggmtranstype::regtype,
-	aggsortop::regoperator), to_jsonb(g) - '{aggfnoid,aggtranstype,aggmtranstype,aggsortop}'::text[]) FROM pg_aggregate g
-	WHERE aggfnoid >= 16384
-	UNION ALL SELECT oid, 0, format('cast %s %s %s %s %s', castsource::regtype, casttarget::regtype, castfunc::regprocedure,
-	castcontext, castmethod) FROM pg_cast WHERE oid >= 16384
+	UNION ALL SELECT aggfnoid, 0, format('aggregate %s %s %s', aggfnoid::regprocedure, (aggtranstype::regtype,
+	aggmtranstype::regtype, aggsortop::regoperator),
+	to_jsonb(g) - '{aggfnoid,aggtranstype,aggmtranstype,aggsortop}'::text[]) FROM pg_aggregate g WHERE aggfnoid >= 16384
+	UNION ALL SELECT oid, 0, format('cast %s %s %s %s %s', castsource::regtype, casttarget::regtype,
+	castfunc::regprocedure, castcontext, castmethod) FROM pg_cast WHERE oid >= 16384
 	UNION ALL SELECT oid, 0, format('statistics %s %s %s', pg_get_statisticsobjdef(oid), stxowner::regrole,
 	coalesce(stxstattarget, -1)) FROM pg_statistic_ext WHERE stxnamespace NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT rel.oid, 0, format('publication %s %s %s %s', p.pubname, r.prrelid::regclass, (SELECT array_agg(a.attname
-	ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = r.prrelid
+	UNION ALL SELECT rel.oid, 0, format('publication %s %s %s %s', p.pubname, r.prrelid::regclass, (SELECT
+	array_agg(a.attname ORDER BY a.attname) FROM pg_attribute a WHERE a.attrelid = r.prrelid
 	AND to_jsonb(r) -> 'prattrs' @> to_jsonb(a.attnum)),
 		md5(regexp_replace(to_jsonb(r) ->> 'prqual', ' :location -?[0-9]+', '', 'g'))) FROM pg_publication_rel r
 		JOIN pg_publication p ON p.oid = r.prpubid JOIN rel ON rel.oid = r.prrelid
