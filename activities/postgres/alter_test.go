@@ -211,11 +211,53 @@ func TestWhatOthersDidToASchemaIsNotLost(t *testing.T) {
 		})
 	}
 	d := newDatabase(t, shop)
-	s := d.exec("TRUNCATE loose")
+	s := d.exec("ALTER TABLE customer ADD age int")
+	s.apply()
+	d.run("COMMENT ON TABLE customer IS 'theirs'; CREATE INDEX theirs ON customer (name); ALTER TABLE customer ADD late int")
+	s.undo(activities.Restored)
+	require.Equal(t, "theirs", d.value("SELECT obj_description('customer'::regclass)"), "it is of the table that was there")
+	s = d.exec("TRUNCATE loose")
 	s.apply()
 	d.run("INSERT INTO loose VALUES (77, 'theirs')")
 	s.undo(activities.Restored)
 	require.Equal(t, "11", d.value("SELECT count(*) FROM loose"), "what others inserted stays")
+}
+
+// TestWhatAnUndoMakesAnewIsWhatAnEarlierStepLeft: it has other ids, and a column another number.
+func TestWhatAnUndoMakesAnewIsWhatAnEarlierStepLeft(t *testing.T) {
+	t.Parallel()
+	for _, c := range [][2]string{
+		{"CREATE TABLE made (id int PRIMARY KEY, c text)", "DROP TABLE made"},
+		{"CREATE TABLE made (id int PRIMARY KEY, c text)", "ALTER TABLE made DROP c"},
+		{"CREATE TABLE made (id int)", "ALTER TABLE made ADD late text DEFAULT 'x'"},
+		{"CREATE TABLE made (id int)", "ALTER TABLE made RENAME TO named"},
+		{"CREATE TABLE made (id int PRIMARY KEY, c int REFERENCES customer)", "ALTER TABLE made DROP CONSTRAINT made_c_fkey"},
+		{"CREATE TABLE made (id serial UNIQUE)", "ALTER TABLE made DROP CONSTRAINT made_id_key"},
+		{"ALTER TABLE customer ADD made int", "ALTER TABLE customer DROP made"},
+		{"ALTER TABLE customer ADD CONSTRAINT made CHECK (id > 0)", "ALTER TABLE customer DROP CONSTRAINT made"},
+		{"CREATE INDEX made ON customer (name)", "DROP INDEX made"},
+		{"CREATE VIEW made AS SELECT 1 AS a", "DROP VIEW made"},
+		{"CREATE MATERIALIZED VIEW made AS SELECT 1 AS a", "DROP MATERIALIZED VIEW made"},
+		{"CREATE SEQUENCE made", "DROP SEQUENCE made"},
+		{"CREATE FUNCTION made(int, text) RETURNS int LANGUAGE sql AS 'SELECT 1'", "DROP FUNCTION made"},
+		{"CREATE TYPE made AS ENUM ('a')", "DROP TYPE made"},
+		{"CREATE TYPE made AS (a int)", "DROP TYPE made"},
+		{"CREATE DOMAIN made AS int CHECK (VALUE > 0)", "DROP DOMAIN made"},
+		{"CREATE SCHEMA made", "DROP SCHEMA made"},
+	} {
+		t.Run(c[0]+"; "+c[1], func(t *testing.T) {
+			t.Parallel()
+			testrun.Sampled(t)
+			d := newDatabase(t, shop)
+			before := d.wholeDump()
+			first, second := d.exec(c[0]), d.exec(c[1])
+			first.apply()
+			second.apply()
+			second.undo(activities.Restored)
+			first.undo(activities.Restored)
+			require.Equal(t, before, d.wholeDump())
+		})
+	}
 }
 
 func TestThePlanOfADropShowsWhatGoes(t *testing.T) {

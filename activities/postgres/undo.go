@@ -281,9 +281,14 @@ func (c *connection) revertSchema(r *record) (observed string, err error) {
 	if err := errors.Join(alteration.Revert(c.Connection, r.N, r.Alterations), capture.Mend(c.Connection)); err != nil {
 		return "", err
 	}
+	const changed = "the schema is as before where the step changed it"
+	was := r.Alterations[0].Was
+	if was == "" {
+		return changed, nil
+	}
 	is, err := schema.Describe(c.Connection)
-	if err == nil && activities.DigestOf([]byte(is)) != r.Alterations[0].Was {
-		return "the schema is as before where the step changed it; others have changed it elsewhere since", nil
+	if err == nil && activities.DigestOf([]byte(is)) != was {
+		return changed + "; others have changed it elsewhere since", nil
 	}
 	return "the schema is as before", err
 }

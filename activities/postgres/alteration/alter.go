@@ -22,18 +22,14 @@ func Alter(c *server.Connection, n int64, s statement.Statement, words []string,
 	if err != nil {
 		return err
 	}
-	was, err := schema.Describe(c)
-	if err != nil {
-		return err
-	}
 	if err := c.Run("SAVEPOINT alteration"); err != nil {
 		return err
 	}
 	try := trial{Connection: c, Statement: s, number: len(did.Alterations) + 1, record: n, before: before, start: start,
 		did: did}
-	a, err := try.perform(words, was)
+	a, err := try.perform(words)
 	if _, ok := errors.AsType[noInverseError](err); ok {
-		err = blame(c, err, was)
+		err = blame(c, err, try.was)
 	}
 	if err != nil {
 		return err
@@ -120,12 +116,13 @@ type trial struct {
 	record        int64
 	before, start capture.Counts // the counts before the step, and before the statement
 	held          []string       // what was put aside before the statement
+	was           string         // the schema before the statement, described
 	traits        []schema.Trait // before the statement
 	after         []schema.Trait // after it; nil where nobody has looked
 	did           *Change
 
 	// added is what the statement has added to the catalogs, where it has left the rest as it was:
-	// nothing else is looked at then.
+	// nothing else is looked at then, and was, held and traits are empty.
 	added *schema.Additions
 }
 
@@ -139,11 +136,14 @@ func (t *trial) traitsNow() ([]schema.Trait, error) {
 
 // perform runs the statement, in the way that its kind needs, and proves that it can be taken back;
 // nil if it has nothing to do.
-func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
+func (t *trial) perform(words []string) (a *Alteration, err error) {
 	if mayAdd(words) {
-		if a, err = t.add(was); err != nil || t.added != nil {
+		if a, err = t.add(); err != nil || t.added != nil {
 			return a, err
 		}
+	}
+	if t.was, err = schema.Describe(t.Connection); err != nil {
+		return nil, err
 	}
 	if t.traits, err = schema.Traits(t.Connection); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (t *trial) perform(words []string, was string) (a *Alteration, err error) {
 	if err != nil || a == nil {
 		return nil, err
 	}
-	return t.proven(a, was)
+	return t.proven(a)
 }
 
 // mayAdd reports whether a statement may only add things: what comes to a table or a column that is
@@ -183,7 +183,7 @@ func mayAdd(words []string) bool {
 // add runs a statement, and proves that it has only added things and that these can be taken away:
 // then nothing else in the schema can be another one. It leaves added nil, and nothing done, where
 // the statement has to be compared with the whole schema.
-func (t *trial) add(was string) (*Alteration, error) {
+func (t *trial) add() (*Alteration, error) {
 	catalogs, err := schema.LookAtCatalogs(t.Connection)
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (t *trial) add(was string) (*Alteration, error) {
 		err = t.noteTraits(a, isNew)
 	}
 	if err == nil {
-		a, err = t.proven(a, was)
+		a, err = t.proven(a)
 	}
 	if _, ok := errors.AsType[noInverseError](err); ok { // the comparison of the whole schema says what it lacks
 		t.added, t.after, t.did.made = nil, nil, made
@@ -237,9 +237,11 @@ func (t *trial) startAgain() error {
 }
 
 // proven proves that an alteration can be taken back; it is nil if it has changed nothing.
-func (t *trial) proven(a *Alteration, was string) (*Alteration, error) {
-	a.Was = activities.DigestOf([]byte(was))
-	if err := t.prove(a, was); err != nil {
+func (t *trial) proven(a *Alteration) (*Alteration, error) {
+	if t.added == nil {
+		a.Was = activities.DigestOf([]byte(t.was))
+	}
+	if err := t.prove(a); err != nil {
 		return nil, err
 	}
 	if len(a.Undo) == 0 && a.Emptied == nil { // it has changed nothing
@@ -279,7 +281,7 @@ func (t *trial) rolledBack(do func() error) error {
 }
 
 // prove completes the inverse of a statement, runs it, and compares the schema with what it was.
-func (t *trial) prove(a *Alteration, was string) error {
+func (t *trial) prove(a *Alteration) error {
 	return t.rolledBack(func() error {
 		if err := t.noteNames(a); err != nil {
 			return err
@@ -289,7 +291,7 @@ func (t *trial) prove(a *Alteration, was string) error {
 			if err != nil {
 				return err
 			}
-			a.Dropped.Goes, a.Dropped.Comes = schema.MissingLines(left, was), schema.MissingLines(was, left)
+			a.Dropped.Goes, a.Dropped.Comes = schema.MissingLines(left, t.was), schema.MissingLines(t.was, left)
 			if err := t.Run("SET LOCAL session_replication_role = replica"); err != nil {
 				return err
 			}
@@ -307,12 +309,12 @@ func (t *trial) prove(a *Alteration, was string) error {
 		if err := t.takeBackTraits(a); err != nil {
 			return err
 		}
-		return t.checkBack(was)
+		return t.checkBack()
 	})
 }
 
 // checkBack compares the schema with what it was.
-func (t *trial) checkBack(was string) error {
+func (t *trial) checkBack() error {
 	if t.added != nil {
 		isBack, err := t.added.AreTakenBack(t.Connection)
 		if err == nil && !isBack {
@@ -321,8 +323,8 @@ func (t *trial) checkBack(was string) error {
 		return err
 	}
 	is, err := schema.Describe(t.Connection)
-	if err == nil && is != was {
-		err = t.noInverse("taking it back would not give back: " + schema.FirstDifference(was, is))
+	if err == nil && is != t.was {
+		err = t.noInverse("taking it back would not give back: " + schema.FirstDifference(t.was, is))
 	}
 	return err
 }
@@ -420,7 +422,7 @@ func (t *trial) noteFresh(came []schema.Object) (a *Alteration, isNew map[uint32
 			if err := t.note(a, o); err != nil {
 				return nil, nil, err
 			}
-			a.Things = append(a.Things, o.ID)
+			a.things = append(a.things, o)
 			if len(names) == 0 || !slices.Contains(implied, kind) {
 				names = append(names, strings.ToLower(kind)+" "+strings.TrimPrefix(o.Table+"."+o.Name, "."))
 			}

@@ -18,10 +18,10 @@ type Alteration struct {
 	Undo []string `json:"undo,omitempty"`
 	// Made are the tables and columns that it made: what others put into them since is drift.
 	Made []made `json:"made,omitempty"`
-	// Things are all that it made, and Shape digests of the lines that describe it, and what goes with
-	// it, at the end of the step: what others added or changed since is drift.
-	Things []schema.ID `json:"things,omitempty"`
-	Shape  []string    `json:"shape,omitempty"`
+	// Things are all that it made, by the names at the end of the step, and Shape digests of the lines
+	// that describe it, and what goes with it: what others added or changed since is drift.
+	Things []schema.Thing `json:"things,omitempty"`
+	Shape  []string       `json:"shape,omitempty"`
 	// Emptied are the tables that it truncated.
 	Emptied []emptied `json:"emptied,omitempty"`
 	// Held are things that stand in a schema of ours until the record is released: tables with the
@@ -36,8 +36,9 @@ type Alteration struct {
 	Names []name `json:"names,omitempty"`
 	// Added are the ids of all that it made, where it has left the rest as it was.
 	Added []uint32 `json:"added,omitempty"`
-	// Was is the digest of the schema's description before the statement.
-	Was activities.Digest `json:"was"`
+	// Was is the digest of the schema's description before the statement; empty where that has only
+	// added things.
+	Was activities.Digest `json:"was,omitempty"`
 
 	// Dropped are columns that it dropped.
 	Dropped *dropped `json:"dropped,omitempty"`
@@ -47,8 +48,9 @@ type Alteration struct {
 	// Rows are digests of what is held, where a plan is made or an approval is compared.
 	Rows []string `json:"-"`
 
-	back   []place // of Dropped: the columns from the first one on
-	alters bool    // it has changed a trait of what was there before
+	things []schema.Object // that it made
+	back   []place         // of Dropped: the columns from the first one on
+	alters bool            // it has changed a trait of what was there before
 }
 
 // OnlyAdds reports whether it leaves everything that was there as it was.

@@ -11,6 +11,10 @@ import (
 
 // sealShape notes how the step leaves what a statement has made, and all that would go with it.
 func (a *Alteration) sealShape(c *server.Connection) error {
+	var err error
+	if a.Things, err = schema.ThingsOf(c, a.things); err != nil {
+		return err
+	}
 	lines, err := a.describeThings(c)
 	for _, line := range lines {
 		a.Shape = append(a.Shape, digestLine(line))

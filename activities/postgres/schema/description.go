@@ -89,7 +89,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT objoid, objsubid, format('comment %s %s', pg_describe_object(classoid, objoid, objsubid), description)
 	FROM pg_description WHERE (objoid >= 16384 OR classoid = 'pg_namespace'::regclass)
 		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)'
-	UNION ALL SELECT NULL, 0, format('built-in comments %s', (SELECT count(*) FROM pg_description WHERE objoid < 16384
+	UNION ALL SELECT NULL, 0, format('built-in comments %s', (SELECT sum(hashtextextended(format('%s %s %s %s', classoid,
+	objoid, objsubid, description), 0)) FROM pg_description WHERE objoid < 16384
 	AND classoid <> 'pg_namespace'::regclass))
 	UNION ALL SELECT objid, objsubid, format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid),
 	pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'x'
@@ -103,12 +104,15 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		FROM pg_collation) + (SELECT count(*) FROM pg_language) + (SELECT count(*) FROM pg_publication)
 		+ (SELECT count(*) FROM pg_foreign_server) + (SELECT count(*) FROM pg_ts_config) + (SELECT count(*)
 		FROM pg_transform))
-	) SELECT text FROM line WHERE $1::oid[] IS NULL OR EXISTS (SELECT FROM unnest($1, $2::int[]) one(id, part)
-		WHERE id = of AND part IN (0, sub)) ORDER BY text COLLATE "C"`
+	) SELECT text FROM line WHERE ($1::oid[] IS NULL OR of = ANY($1))
+		AND ($1 IS NULL OR EXISTS (SELECT FROM unnest($1, $2::int[]) one(id, part)
+		WHERE id = of AND part IN (0, sub))) ORDER BY text COLLATE "C"`
 
 // Object is something that has a name in a schema.
 type Object struct {
-	ID
+	Class uint32 // pg_class, pg_proc, pg_type, pg_namespace, pg_constraint, or pg_attribute for a column
+	OID   uint32
+	Sub   int32
 	Kind  string // as DROP names it; empty where it goes with another
 	Name  string // as DROP takes it
 	Table string // of a column or constraint
@@ -201,21 +205,22 @@ func ObjectsOf(c *server.Connection, ids []uint32) (all []Object, err error) {
 	return all, err
 }
 
-// ID identifies an object, or a part of one.
-type ID struct {
-	Class uint32 `json:"class"` // the catalog that it stands in
-	OID   uint32 `json:"oid"`
-	Sub   int32  `json:"sub,omitempty"` // a column; 0: the object
+// objectKey identifies an object.
+type objectKey struct {
+	Class, OID uint32
+	Sub        int32
 }
+
+func (o Object) key() objectKey { return objectKey{o.Class, o.OID, o.Sub} }
 
 // Lacking lists the objects of one list that another lacks.
 func Lacking(all, other []Object) (missing []Object) {
-	there := map[ID]bool{}
+	there := map[objectKey]bool{}
 	for _, o := range other {
-		there[o.ID] = true
+		there[o.key()] = true
 	}
 	for _, o := range all {
-		if !there[o.ID] {
+		if !there[o.key()] {
 			missing = append(missing, o)
 		}
 	}
