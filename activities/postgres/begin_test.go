@@ -1,12 +1,15 @@
 package postgres_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
 )
 
 // TestAStepThatCouldNeverBeginIsNothingToUndo: no person is needed for what a typo, a missing right
@@ -60,4 +63,27 @@ func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAJournalThatAnotherFirstStepMakesMeanwhile: a session that has looked for the journal before
+// another one has made it takes that one's.
+func TestAJournalThatAnotherFirstStepMakesMeanwhile(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, people)
+	other, err := pgx.Connect(t.Context(), d.dsn)
+	require.NoError(t, err)
+	defer func() { _ = other.Close(context.Background()) }()
+	_, err = other.Exec(t.Context(), "BEGIN; SELECT pg_advisory_xact_lock(hashtext('unwind')); "+postgres.Schema)
+	require.NoError(t, err)
+	s := d.exec("UPDATE person SET secret = 'x' WHERE id < 3")
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+		done <- err
+	}()
+	d.awaitLocked()
+	_, err = other.Exec(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	require.NoError(t, <-done)
+	s.undo(activities.Restored)
 }

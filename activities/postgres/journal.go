@@ -102,10 +102,11 @@ func (c *connection) ensureJournal() error {
 
 // makeJournal makes the journal in the current transaction.
 func (c *connection) makeJournal() error {
-	if err := statement.CheckEventTriggers(c.Connection); err != nil {
+	if err := c.Run("SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
 		return err
 	}
-	if err := c.Run("SELECT pg_advisory_xact_lock(hashtext('unwind'))"); err != nil {
+	// After the lock: a query is what tells this session of a journal that another one has just made.
+	if err := statement.CheckEventTriggers(c.Connection); err != nil {
 		return err
 	}
 	if err := c.Run(Schema); err != nil {
