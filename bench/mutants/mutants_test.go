@@ -69,7 +69,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "container keeps no record", in: "activities/container",
-		from: "_, err = a.token.Create(journal.Record, &a.rec)", to: "err = nil",
+		from: "_, err = a.token.Create(journal.Record, &rec)", to: "err = nil",
 		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/(apply_then_undo|undo_twice)$",
 	},
 	{
