@@ -37,7 +37,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT x.oid, 0, format('constraint %s %s %s %s %s %s %s', coalesce(x.conrelid::regclass::text,
 	x.contypid::regtype::text), x.conname, pg_get_constraintdef(x.oid), x.convalidated, x.connoinherit,
 		x.conislocal, x.coninhcount)
-		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours)
+		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR x.oid = ANY($1))
 	UNION ALL SELECT r.oid, 0, format('index %s %s %s %s %s', i.indexrelid::regclass, pg_get_indexdef(i.indexrelid),
 	i.indisclustered, i.indisreplident, i.indisvalid) FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
 	UNION ALL SELECT t.oid, 0, format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t
@@ -62,7 +62,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)),
 		(pg_get_function_sqlbody(p.oid), p.proallargtypes::regtype[], p.proargmodes, p.proargnames, p.provariadic::regtype,
 		p.protrftypes::regtype[], p.procost, p.prorows, p.prosupport, p.proleakproof, p.proparallel, p.probin))
-		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours)
+		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR p.oid = ANY($1))
 	UNION ALL SELECT t.oid, 0, format('type %s %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole,
 	coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder)
 	FROM pg_enum e WHERE e.enumtypid = t.oid),
@@ -70,7 +70,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		t.typreceive, t.typsend, t.typmodin, t.typmodout, t.typanalyze, t.typalign, t.typstorage, t.typcategory,
 		t.typispreferred,
 			t.typdelim, t.typisdefined))
-		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours)
+		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR t.oid = ANY($1))
 	UNION ALL SELECT rngtypid, 0, format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype,
 	rngcollation::regcollation, (SELECT opcname FROM pg_opclass o WHERE o.oid = rngsubopc), rngcanonical, rngsubdiff))
 	FROM pg_range WHERE rngtypid >= 16384
@@ -91,7 +91,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		AND pg_describe_object(classoid, objoid, objsubid) !~ '"?unwind_-?[0-9]+_[0-9]+"?(\.|$)'
 	UNION ALL SELECT NULL, 0, format('built-in comments %s', (SELECT sum(hashtextextended(format('%s %s %s %s', classoid,
 	objoid, objsubid, description), 0)) FROM pg_description WHERE objoid < 16384
-	AND classoid <> 'pg_namespace'::regclass))
+	AND classoid <> 'pg_namespace'::regclass)) WHERE $1 IS NULL
 	UNION ALL SELECT objid, objsubid, format('extension %s of %s', pg_describe_object(refclassid, refobjid, refobjsubid),
 	pg_describe_object(classid, objid, objsubid)) FROM pg_depend WHERE deptype = 'x'
 	UNION ALL SELECT NULL, 0, format('%s has %s', pg_describe_object(refclassid, refobjid, refobjsubid),
@@ -103,7 +103,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		+ (SELECT count(*) FROM pg_opclass) + (SELECT count(*) FROM pg_conversion) + (SELECT count(*)
 		FROM pg_collation) + (SELECT count(*) FROM pg_language) + (SELECT count(*) FROM pg_publication)
 		+ (SELECT count(*) FROM pg_foreign_server) + (SELECT count(*) FROM pg_ts_config) + (SELECT count(*)
-		FROM pg_transform))
+		FROM pg_transform)) WHERE $1 IS NULL
 	) SELECT text FROM line WHERE ($1::oid[] IS NULL OR of = ANY($1))
 		AND ($1 IS NULL OR EXISTS (SELECT FROM unnest($1, $2::int[]) one(id, part)
 		WHERE id = of AND part IN (0, sub))) ORDER BY text COLLATE "C"`
