@@ -169,6 +169,24 @@ func TestWhatOthersDidToWhatAStepChangedInPlaceIsNotLost(t *testing.T) {
 			"the comment on table public.person is not as the step left it"},
 		"REVOKE ALL ON person FROM PUBLIC": {"GRANT INSERT ON person TO PUBLIC",
 			"privileges of table public.person is not as the step left it"},
+		"CREATE TRIGGER t BEFORE UPDATE ON person EXECUTE FUNCTION suppress_redundant_updates_trigger()": {
+			"COMMENT ON TRIGGER t ON person IS 'theirs'", "would take along what others did since: the comment on trigger t on"},
+		"CREATE RULE r AS ON DELETE TO person DO NOTHING": {"COMMENT ON RULE r ON person IS 'theirs'",
+			"would take along what others did since: the comment on rule r on"},
+		"CREATE POLICY p ON person USING (true)": {"COMMENT ON POLICY p ON person IS 'theirs'",
+			"would take along what others did since: the comment on policy p on"},
+		"CREATE STATISTICS s ON mail, age FROM person": {"COMMENT ON STATISTICS s IS 'theirs'",
+			"would take along what others did since: the comment on statistics public.s"},
+		"CREATE STATISTICS two ON id, age FROM person": {"ALTER STATISTICS two SET STATISTICS 7",
+			"the target of statistics public.two is not as the step left it"},
+		"ALTER TABLE person ADD CONSTRAINT grown CHECK (age > 0)": {"COMMENT ON CONSTRAINT grown ON person IS 'theirs'",
+			"would be lost: comment constraint grown on table public.person theirs"},
+		"CREATE OR REPLACE VIEW adult_mail AS SELECT mail, 1 AS one FROM person WHERE age >= 18": {
+			"COMMENT ON VIEW adult_mail IS 'theirs'",
+			"would take along what others did since: the comment on view public.adult_mail"},
+		"CREATE OR REPLACE VIEW adult_mail AS SELECT mail, 2 AS two FROM person WHERE age >= 18": {
+			"GRANT SELECT ON adult_mail TO PUBLIC",
+			"would take along what others did since: privileges of view public.adult_mail"},
 		"DROP VIEW adult_mail": {"ALTER TABLE person DROP COLUMN mail CASCADE",
 			"cannot be taken back beside what others have done since"},
 	} {

@@ -172,11 +172,11 @@ func (t *trial) perform(words []string) (a *Alteration, err error) {
 	return t.proven(a)
 }
 
-// mayAdd reports whether a statement may only add things: what comes to a table or a column that is
-// there changes that.
+// mayAdd reports whether a statement may only add things that have a name of their own: what comes to
+// a table or a column that is there changes that.
 func mayAdd(words []string) bool {
 	return words[0] == "create" && !slices.ContainsFunc(words, func(w string) bool {
-		return slices.Contains([]string{"trigger", "policy", "rule", "references", "owned"}, w)
+		return slices.Contains([]string{"trigger", "policy", "rule", "statistics", "references", "owned"}, w)
 	})
 }
 

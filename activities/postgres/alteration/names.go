@@ -1,6 +1,10 @@
 package alteration
 
 import (
+	"fmt"
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
 	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
@@ -36,7 +40,8 @@ func (t *trial) noteNames(a *Alteration) error {
 }
 
 // keepNames takes an alteration back. What is made anew in that has another id: earlier alterations
-// that have renamed it, of this step or of others that can still be undone, are told so.
+// that have renamed it, of this step or of others that can still be undone, are told so. It is drift
+// where work of others goes, too.
 func keepNames(c *server.Connection, n int64, all []*Alteration, a *Alteration) error {
 	if a.Added != nil { // nothing is made anew
 		return runUndo(c, n, a)
@@ -74,6 +79,22 @@ func keepNames(c *server.Connection, n int64, all []*Alteration, a *Alteration) 
 			WHERE state IN ('applied', 'undoing') AND n < $1
 			AND alterations LIKE '%"key":"' || $2 || '"%'`, n, old.Key, key); err != nil {
 			return err
+		}
+	}
+	return a.checkTaken(was, is)
+}
+
+// checkTaken is drift where an alteration's undo has taken away, or changed, a trait that the
+// statement has not: what others did to something that goes with it, or is made anew.
+func (a *Alteration) checkTaken(was, is []schema.Trait) error {
+	d := schema.Compare(was, is)
+	if a.Declared != nil || d.Renamed() != nil { // the one looks itself, and the other gives everything another key
+		return nil
+	}
+	for _, taken := range slices.Concat(d.Gone, d.Were) {
+		if !slices.ContainsFunc(a.Left, func(l left) bool { return l.Key == taken.Key }) {
+			return drift.New(fmt.Sprintf("taking back what the step did (%s) would take along what others did since: %s", a.Does,
+				taken.What))
 		}
 	}
 	return nil

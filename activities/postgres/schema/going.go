@@ -1,7 +1,9 @@
 package schema
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -27,9 +29,13 @@ func ThingsOf(c *server.Connection, objects []Object) (things []Thing, err error
 	}
 	now, err := ObjectsOf(c, ids)
 	for _, o := range now {
-		if wanted[o.key()] {
-			things = append(things, Thing{Kind: o.Kind, Name: o.Name, Table: o.Table})
+		if !wanted[o.key()] {
+			continue
 		}
+		if !strings.Contains(listGoing, "'"+o.Kind+"'") {
+			return nil, fmt.Errorf("what goes with %s %s cannot be listed", o.Kind, o.Name)
+		}
+		things = append(things, Thing{Kind: o.Kind, Name: o.Name, Table: o.Table})
 	}
 	return things, err
 }
