@@ -8,7 +8,7 @@ import (
 	client "go.etcd.io/etcd/client/v3"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // The keys of the journal. A record and its images are apart, so that a listing reads no values.
@@ -21,25 +21,17 @@ const (
 	heldPrefix   = ours + "held/"
 )
 
-// The states of a record, which is never deleted: it is the fence.
-const (
-	applied  = "applied" // written together with the change
-	undoing  = "undoing" // no forward may act any more
-	undone   = "undone"
-	released = "released" // before it acted, or when its rollback window had closed
-)
-
 // record is what the journal has of a token.
 type record struct {
-	keyvalue.Times
+	// Record has an outcome before its undo has ended, too: the keys have been put back then, and have
+	// still to be looked at.
+	recordkeeping.Record
 
 	// Token is whose record it is.
-	Token   string             `json:"token,omitempty"`
-	State   string             `json:"state"`
-	Entry   *activities.Entry  `json:"entry,omitempty"`
-	Owner   activities.Owner   `json:"owner,omitzero"`
-	Since   time.Time          `json:"since,omitzero"`
-	Holders []activities.Owner `json:"holders,omitempty"`
+	Token string            `json:"token,omitempty"`
+	Entry *activities.Entry `json:"entry,omitempty"`
+	Owner activities.Owner  `json:"owner,omitzero"`
+	Since time.Time         `json:"since,omitzero"`
 	// Acted says that the step has acted: its images are there until they are released.
 	Acted bool `json:"acted,omitempty"`
 	// Images is the digest of its images.
@@ -48,11 +40,6 @@ type record struct {
 	Private bool   `json:"private,omitempty"`
 	Counts  [3]int `json:"counts,omitzero"` // keys that came, went and changed
 	Bytes   int64  `json:"bytes,omitempty"`
-	// Outcome is that of the undo. Of one that has not ended it says that the keys have been put back,
-	// and have still to be looked at.
-	Outcome *activities.Undone `json:"outcome,omitempty"`
-	// Forgotten leaves nothing but the fence.
-	Forgotten bool `json:"forgotten,omitempty"`
 }
 
 // readRecord reads what the journal has under a token. It is not whole if it is that of another
@@ -62,18 +49,18 @@ func readRecord(token string, raw []byte) (r record, whole bool) {
 		return r, false
 	}
 	if r.Forgotten {
-		return r, r.State == undone || r.State == released
+		return r, r.State == recordkeeping.Undone || r.State == recordkeeping.Released
 	}
 	if r.Entry == nil || r.Entry.Token != token {
 		return r, false
 	}
 	switch r.State {
-	case applied:
+	case recordkeeping.Applied:
 		return r, r.Acted && r.Outcome == nil
-	case undone:
+	case recordkeeping.Undone:
 		return r, r.Outcome != nil
 	}
-	return r, r.State == undoing || r.State == released
+	return r, r.State == recordkeeping.Undoing || r.State == recordkeeping.Released
 }
 
 // image is a key of a step: what it held before, and what the step left; nil stands for a key that
@@ -96,7 +83,8 @@ type left struct {
 
 // newRecord is the record of an entry that has none.
 func newRecord(ctx context.Context, e activities.Entry, state string) record {
-	return record{Token: e.Token, State: state, Entry: &e, Owner: activities.OwnerOf(ctx), Since: time.Now().UTC()}
+	return record{Record: recordkeeping.Record{State: state}, Token: e.Token, Entry: &e, Owner: activities.OwnerOf(ctx),
+		Since: time.Now().UTC()}
 }
 
 // ensureJournal returns the id of a database's journal, and makes the journal if there is none.
@@ -106,7 +94,7 @@ func (w *world) ensureJournal(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	defer c.end()
-	made := keyvalue.NewJournalID()
+	made := recordkeeping.NewJournalID()
 	limited, end := c.limited()
 	defer end()
 	r, err := c.client.Txn(limited).If(client.Compare(client.CreateRevision(idKey), "=", 0)).

@@ -7,6 +7,7 @@ import (
 	client "go.etcd.io/etcd/client/v3"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // snapshot is what a database holds at one revision.
@@ -78,7 +79,7 @@ func (c *connection) readImages(token string, r record, found []*mvccpb.KeyValue
 		if activities.DigestOf(raw) != r.Images || json.Unmarshal(raw, &images) != nil {
 			return nil, c.damaged(token, "has a record of it that is damaged")
 		}
-	case r.Acted && (r.State == applied || r.State == undoing):
+	case r.Acted && (r.State == recordkeeping.Applied || r.State == recordkeeping.Undoing):
 		return nil, c.damaged(token, "has lost what its keys held before")
 	}
 	return images, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Observe compares the keys with what the step left.
@@ -23,13 +24,13 @@ func (a *txnAction) Observe(ctx context.Context, e activities.Entry) (activities
 		return activities.Observation{}, err
 	}
 	switch r := v.record; {
-	case r == nil, r.State == undoing && !r.Acted:
+	case r == nil, r.State == recordkeeping.Undoing && !r.Acted:
 		return activities.Observation{State: activities.AsBefore, Detail: "the transaction of the step was never committed"},
 			nil
-	case r.State == undone && r.Outcome != nil && r.Outcome.Outcome.Clean(), r.State == undoing && r.Outcome != nil &&
-		v.findUnlike() == nil:
+	case r.State == recordkeeping.Undone && r.Outcome != nil && r.Outcome.Outcome.Clean(),
+		r.State == recordkeeping.Undoing && r.Outcome != nil && v.findUnlike() == nil:
 		return activities.Observation{State: activities.AsBefore, Detail: r.Outcome.Observed}, nil
-	case r.State == undone, r.State == released:
+	case r.State == recordkeeping.Undone, r.State == recordkeeping.Released:
 		return activities.Observation{State: activities.Unseen,
 			Detail: "what the step changed is no longer known: it was released"}, nil
 	}
@@ -49,20 +50,20 @@ func (a *txnAction) Release(ctx context.Context, e activities.Entry) error {
 	defer c.end()
 	return c.amend(e.Token, func(r *record) (bool, error) {
 		switch {
-		case r.State == undoing:
+		case r.State == recordkeeping.Undoing:
 			return false, activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
-		case r.State == applied && len(r.Holders) > 0:
+		case r.State == recordkeeping.Applied && len(r.Holders) > 0:
 			return false, activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token,
 				r.Holders[0].Workflow)
-		case r.State == applied:
+		case r.State == recordkeeping.Applied:
 			if err := c.checkUnheld(e.Token); err != nil {
 				return false, err
 			}
-			r.State = released
+			r.State = recordkeeping.Released
 		case !r.Released.IsZero():
 			return false, nil
 		case r.State == "":
-			*r = newRecord(ctx, e, released)
+			*r = newRecord(ctx, e, recordkeeping.Released)
 		}
 		r.Released, r.Bytes = time.Now().UTC(), 0
 		return true, nil

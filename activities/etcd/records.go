@@ -4,20 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 
 	client "go.etcd.io/etcd/client/v3"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
-// records implements activities.Records over the journals of all databases.
-type records struct{ *world }
+// journals implements recordkeeping.Journals.
+type journals struct{ *world }
 
-func (w records) each(ctx context.Context, do func(*connection) error) []error {
+func (w journals) each(ctx context.Context, do func(*connection) error) []error {
 	return keyvalue.ForEach(w.Databases, func(name string) error {
 		c, err := w.connect(ctx, name)
 		if err != nil {
@@ -32,7 +31,7 @@ func (w records) each(ctx context.Context, do func(*connection) error) []error {
 const listedAtOnce = 500
 
 // Records lists the tokens of all journals.
-func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
+func (w journals) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	var damaged []error
 	problems = w.each(ctx, func(c *connection) error {
 		for from := recordPrefix; ; {
@@ -67,8 +66,8 @@ func (r record) listed() activities.Record {
 	return l
 }
 
-// change stores what change makes of the record of a token, in whichever database that is.
-func (w records) change(ctx context.Context, token string, change func(*record) (bool, error)) error {
+// Change stores what change makes of the record of a token, in whichever database that is.
+func (w journals) Change(ctx context.Context, token string, change func(*recordkeeping.Record) (bool, error)) error {
 	return errors.Join(w.each(ctx, func(c *connection) error {
 		if there, err := c.expectFound(); err != nil || !there {
 			return err
@@ -77,70 +76,11 @@ func (w records) change(ctx context.Context, token string, change func(*record) 
 			if r.State == "" { // it is in another database, or nowhere
 				return false, nil
 			}
-			return change(r)
+			changed, err := change(&r.Record)
+			if r.Forgotten {
+				*r = record{Record: r.Record, Token: token}
+			}
+			return changed, err
 		})
 	})...)
-}
-
-// Commit marks an open token.
-func (w records) Commit(ctx context.Context, token string, until time.Time) error {
-	return w.change(ctx, token, func(r *record) (bool, error) {
-		if r.State != applied || !r.Committed.IsZero() {
-			return false, nil
-		}
-		r.Committed, r.Until = time.Now().UTC(), until.UTC()
-		return true, nil
-	})
-}
-
-// Hold keeps a record from being released.
-func (w records) Hold(ctx context.Context, token string, holder activities.Owner) (held bool, err error) {
-	held = true
-	err = w.change(ctx, token, func(r *record) (bool, error) {
-		held = r.State != released
-		if r.State != applied || slices.Contains(r.Holders, holder) {
-			return false, nil
-		}
-		r.Holders = append(r.Holders, holder)
-		return true, nil
-	})
-	return held && err == nil, err
-}
-
-// EndHold ends a hold.
-func (w records) EndHold(ctx context.Context, token string, holder activities.Owner) error {
-	return w.change(ctx, token, func(r *record) (bool, error) {
-		n := len(r.Holders)
-		r.Holders = slices.DeleteFunc(r.Holders, func(o activities.Owner) bool { return o == holder })
-		return len(r.Holders) < n, nil
-	})
-}
-
-// Claim has nothing to do: what a record says of its owner is no part of what an undo needs.
-func (w records) Claim(context.Context, activities.Entry) error { return nil }
-
-// Abandon gives up an undo that has begun.
-func (w records) Abandon(ctx context.Context, token string) error {
-	return w.change(ctx, token, func(r *record) (bool, error) {
-		if r.State != undoing {
-			return false, nil
-		}
-		outcome := activities.Abandoned
-		r.State, r.Ended, r.Outcome = undone, time.Now().UTC(), &outcome
-		return true, nil
-	})
-}
-
-// Forget leaves the fence of a released token, and nothing else.
-func (w records) Forget(ctx context.Context, token string) error {
-	return w.change(ctx, token, func(r *record) (bool, error) {
-		if r.Released.IsZero() {
-			return false, fmt.Errorf("token %s is not released: it is still needed", token)
-		}
-		if r.Forgotten {
-			return false, nil
-		}
-		*r = record{Token: token, State: r.State, Times: keyvalue.Times{Released: r.Released}, Forgotten: true}
-		return true, nil
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // txnAction is etcd.txn.
@@ -148,7 +149,7 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private boo
 		return activities.Result{}, err
 	}
 	if r := seen.record; r != nil {
-		if r.State != applied {
+		if r.State != recordkeeping.Applied {
 			return activities.Result{},
 				activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late", e.Token, r.State)
 		}
@@ -177,7 +178,7 @@ func (f *forward) applyOnce(ctx context.Context, e activities.Entry, private boo
 	if err != nil {
 		return activities.Result{}, err
 	}
-	r := newRecord(ctx, e, applied)
+	r := newRecord(ctx, e, recordkeeping.Applied)
 	r.Acted, r.Private, r.Counts, r.Bytes, r.Images = true, private, countChanges(changes), int64(len(raw)),
 		activities.DigestOf(raw)
 	reach("looked")

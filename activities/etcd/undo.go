@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Undo gives the keys their values and leases back.
@@ -45,9 +46,9 @@ func (c *connection) fence(e activities.Entry, isDone bool) error {
 		case r.State == "" && isDone:
 			return false, c.damaged(e.Token, "has no record of it")
 		case r.State == "":
-			*r = newRecord(c.ctx, e, undoing)
-		case r.State == applied:
-			r.State = undoing
+			*r = newRecord(c.ctx, e, recordkeeping.Undoing)
+		case r.State == recordkeeping.Applied:
+			r.State = recordkeeping.Undoing
 		default:
 			return false, nil
 		}
@@ -95,11 +96,11 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	switch r := s.record; {
 	case r == nil:
 		return outcome, false, c.damaged(e.Token, "has lost its record since the undo began")
-	case r.State == undone && r.Outcome != nil:
+	case r.State == recordkeeping.Undone && r.Outcome != nil:
 		return *r.Outcome, false, nil
-	case r.State == released || r.Forgotten:
+	case r.State == recordkeeping.Released || r.Forgotten:
 		return outcome, false, activities.ReleasedError(e.Token)
-	case r.State != undoing:
+	case r.State != recordkeeping.Undoing:
 		return outcome, false, c.damaged(e.Token, "does not hold the outcome of its undo")
 	case d.Done && !r.Acted:
 		return outcome, false, c.damaged(e.Token, "says that it has not")
@@ -150,7 +151,7 @@ func (c *connection) settle(token string, v view) (outcome activities.Undone, mo
 		outcome = activities.Undone{Outcome: activities.Residue,
 			Observed: "put back, and then not as before: " + keyvalue.JoinSome(unlike), Losses: unlike}
 	}
-	r.State, r.Outcome, r.Ended, r.Bytes = undone, &outcome, time.Now().UTC(), 0
+	r.State, r.Outcome, r.Ended, r.Bytes = recordkeeping.Undone, &outcome, time.Now().UTC(), 0
 	done, err := c.store(token, v.seen, r, nil, client.OpDelete(imagesPrefix+token))
 	if err != nil {
 		return outcome, false, c.explain(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // configKey is where a worker's config names the databases, and kind what people call one.
@@ -96,7 +97,7 @@ func New(c Config) (activities.World, error) {
 	if c.LookOnly {
 		made.Journal = func(context.Context) (string, error) { return "", nil }
 	} else {
-		made.Records = records{w}
+		made.Records = recordkeeping.Records{Journals: journals{w}}
 	}
 	return made, nil
 }

@@ -2,8 +2,6 @@ package keyvalue
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -74,13 +72,6 @@ func LocateJournal[D any](config string, e activities.Entry, databases map[strin
 	return "", "", activities.Errorf(activities.WrongPlace,
 		"the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to "+
 			"another worker", p.Database)
-}
-
-// NewJournalID returns the id of a journal that is about to be made.
-func NewJournalID() string {
-	random := make([]byte, 16)
-	_, _ = rand.Read(random) // it never fails
-	return hex.EncodeToString(random)
 }
 
 // ForEach calls do for every database. One that does not answer is a problem, and the others are

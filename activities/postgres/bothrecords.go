@@ -12,9 +12,8 @@ import (
 // bothRecords implements activities.Records over the journals in the databases and that of
 // checkpoints, which is a folder.
 type bothRecords struct {
-	inDatabases records
-	inFolder    activities.Records
-	folder      *journal.Journal
+	inDatabases, inFolder activities.Records
+	folder                *journal.Journal
 }
 
 // of returns where the record of a token is.

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 	"github.com/seed-62bf7108/unwind/internal/sweep"
 )
 
@@ -223,7 +224,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 	var created bool
 	err := c.waiting(e.Token, func() (err error) {
 		if err = c.Run("BEGIN"); err == nil {
-			n, created, err = c.insertRecord(e, applied)
+			n, created, err = c.insertRecord(e, recordkeeping.Applied)
 		}
 		if err != nil {
 			c.Rollback()
@@ -241,7 +242,7 @@ func (c *connection) try(e activities.Entry, s activities.Step, run statement.Sc
 			return activities.Result{}, err
 		case r == nil: // it was rolled back since
 			return activities.Result{}, errors.New("another attempt was given up just now; it is tried again")
-		case r.State != applied:
+		case r.State != recordkeeping.Applied:
 			return activities.Result{}, activities.Errorf(activities.Fenced, "token %s is %s: this forward came too late",
 				e.Token, r.State)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // A database that was restored from a checkpoint is another one for its server, and goes on with
@@ -117,7 +118,7 @@ func (c *connection) copyRows(to *connection, query, into string) error {
 func (c *connection) renumber(find func(*capture.Table) (uint32, error)) error {
 	all, err := server.Collect(c.Connection, pgx.RowToStructByPos[numbered],
 		`SELECT n, rows, coalesce(alterations, ''), coalesce(result, ''), tables FROM unwind.record
-		WHERE state IN ($1, $2) AND tables IS NOT NULL`, applied, undoing)
+		WHERE state IN ($1, $2) AND tables IS NOT NULL`, recordkeeping.Applied, recordkeeping.Undoing)
 	if err != nil {
 		return err
 	}

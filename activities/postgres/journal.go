@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/postgres/statement"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Schema is what the journal is: SQL that an operator can run as well, and read. Everything of ours
@@ -64,15 +65,7 @@ CREATE OR REPLACE VIEW unwind.event AS SELECT record, relid, n, place, old, new,
 			unnest(old) AS old, unnest(new) AS new, unnest(version) AS version
 		FROM unwind.change) s;`
 
-// The states of a record. The row of a token is never deleted: it is the fence.
-const (
-	applied  = "applied" // committed together with the change
-	undoing  = "undoing" // no forward may act any more
-	undone   = "undone"
-	released = "released" // before it acted, or when its rollback window had closed
-)
-
-// record is the row of a token.
+// record is the row of a token, which is never deleted: it is the fence.
 type record struct {
 	N      int64
 	State  string
@@ -131,7 +124,7 @@ func (c *connection) insertRecord(e activities.Entry, state string) (n int64, cr
 	}
 	err = c.QueryRow(c.Ctx, `INSERT INTO unwind.record (token, state, entry, owner, since) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (token) DO NOTHING
-		RETURNING n`, e.Token, state, string(entry), string(owner), timestamp(time.Now())).Scan(&n)
+		RETURNING n`, e.Token, state, string(entry), string(owner), recordkeeping.FormatTime(time.Now())).Scan(&n)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return 0, false, nil
 	}
@@ -168,7 +161,7 @@ func (c *connection) scanRecord(token, sql string) (*record, error) {
 	}
 	var e activities.Entry
 	var sealed sealedResult
-	var kept keptOutcome
+	var kept recordkeeping.KeptOutcome
 	for _, part := range []struct {
 		text *string
 		to   any
@@ -219,7 +212,8 @@ func (c *connection) fence(e activities.Entry, state string) error {
 			// from now on.
 			return c.Run(
 				"UPDATE unwind.record SET state = $2, begun = $4, result = CASE WHEN tables IS NULL THEN coalesce(result, "+
-					"'{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, applied, timestamp(time.Now()))
+					"'{}') ELSE result END WHERE token = $1 AND state = $3", e.Token, state, recordkeeping.Applied,
+				recordkeeping.FormatTime(time.Now()))
 		})
 	})
 }
@@ -253,6 +247,3 @@ func (c *connection) waiting(token string, do func() error) error {
 		}
 	}
 }
-
-// timestamp is how the journal writes a time: to the nanosecond.
-func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

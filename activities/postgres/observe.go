@@ -9,6 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/alteration"
 	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Observe compares the rows with what the step left.
@@ -34,11 +35,11 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 		}
 	}
 	switch {
-	case r == nil || r.State == undoing && r.Tables == nil:
+	case r == nil || r.State == recordkeeping.Undoing && r.Tables == nil:
 		return activities.Observation{State: activities.AsBefore, Detail: "no transaction of the step was committed"}, nil
-	case r.State == undone && r.Outcome.Outcome.Clean():
+	case r.State == recordkeeping.Undone && r.Outcome.Outcome.Clean():
 		return activities.Observation{State: activities.AsBefore, Detail: r.Outcome.Observed}, nil
-	case r.State == undone, r.State == released, r.Forgotten:
+	case r.State == recordkeeping.Undone, r.State == recordkeeping.Released, r.Forgotten:
 		return activities.Observation{State: activities.Unseen,
 			Detail: "what the step changed is no longer known: it was released"}, nil
 	}
@@ -75,26 +76,26 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 	}
 	return c.waiting(e.Token, func() error {
 		return c.InTransaction(func() error {
-			if _, _, err := c.insertRecord(e, released); err != nil {
+			if _, _, err := c.insertRecord(e, recordkeeping.Released); err != nil {
 				return err
 			}
 			r, err := c.lockRecord(e.Token)
 			if err != nil {
 				return err
 			}
-			if r == nil || r.State == undoing {
+			if r == nil || r.State == recordkeeping.Undoing {
 				return activities.Errorf(activities.Fenced, "token %s is being undone: its record is still needed", e.Token)
 			}
-			if len(r.Holders) > 0 && r.State == applied {
+			if len(r.Holders) > 0 && r.State == recordkeeping.Applied {
 				return activities.Errorf(activities.Fenced, "token %s is held by %s: its record is still needed", e.Token,
 					r.Holders[0].Workflow)
 			}
 			state := r.State
-			if state == applied {
+			if state == recordkeeping.Applied {
 				if err := c.checkUnheld(e.Token); err != nil {
 					return err
 				}
-				state = released
+				state = recordkeeping.Released
 			}
 			if err := errors.Join(c.Run("DELETE FROM unwind.change WHERE record = $1", r.N), c.dropMark(e.Token)); err != nil {
 				return err
@@ -105,7 +106,7 @@ func (a *execAction) Release(ctx context.Context, e activities.Entry) error {
 			return c.Run(
 				"UPDATE unwind.record SET state = $2, rows = 0, bytes = 0, tables = NULL, alterations = NULL, result = NULL, "+
 					"released = coalesce(released, $3) WHERE n = $1",
-				r.N, state, timestamp(time.Now()))
+				r.N, state, recordkeeping.FormatTime(time.Now()))
 		})
 	})
 }

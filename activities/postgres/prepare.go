@@ -12,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Preparation makes a database ready for steps before the first one runs, so that none has to wait
@@ -76,7 +77,8 @@ func (p *Preparation) Remove() error {
 		return err
 	}
 	var needed int
-	if err := p.c.Scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)", []any{applied, undoing},
+	if err := p.c.Scan("SELECT count(*) FROM unwind.record WHERE state IN ($1, $2)",
+		[]any{recordkeeping.Applied, recordkeeping.Undoing},
 		&needed); err != nil {
 		return err
 	}

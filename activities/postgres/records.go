@@ -1,25 +1,23 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
-// records implements activities.Records over the journals of all databases.
-type records struct{ *world }
+// journals implements recordkeeping.Journals.
+type journals struct{ *world }
 
 // eachJournal calls do for every database that has a journal.
-func (w records) eachJournal(ctx context.Context, do func(*connection) error) (problems []error) {
+func (w journals) eachJournal(ctx context.Context, do func(*connection) error) (problems []error) {
 	return w.Databases.Each(ctx, server.RecordsName, func(to *server.Connection) error {
 		c := &connection{to}
 		if there, err := c.hasJournal(); err != nil || !there {
@@ -30,20 +28,20 @@ func (w records) eachJournal(ctx context.Context, do func(*connection) error) (p
 }
 
 // Records lists the rows of unwind.record.
-func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
+func (w journals) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	problems = w.eachJournal(ctx, func(c *connection) error {
-		rows, err := c.Query(c.Ctx,
-			"SELECT token, state, entry, owner, since, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, "+
-				"since), coalesce(ended, ''), coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten")
+		rows, err := c.Query(c.Ctx, `SELECT token, entry, owner, since, coalesce(committed, ''), coalesce(until, ''),
+			CASE WHEN state IN ('undoing', 'undone') THEN coalesce(begun, since) ELSE '' END, coalesce(ended, ''),
+			coalesce(released, ''), holders, bytes FROM unwind.record WHERE NOT forgotten`)
 		if err != nil {
 			return c.Explain(err)
 		}
-		var token, state, entry, owner, since, committed, until, begun, ended, gone, holders string
+		var token, entry, owner, since, committed, until, begun, ended, released, holders string
 		var bytes int64
 		_, err = pgx.ForEachRow(rows,
-			[]any{&token, &state, &entry, &owner, &since, &committed, &until, &begun, &ended, &gone, &holders, &bytes},
+			[]any{&token, &entry, &owner, &since, &committed, &until, &begun, &ended, &released, &holders, &bytes},
 			func() error {
-				r := activities.Record{State: activities.RecordOpen, Bytes: bytes}
+				r := activities.Record{Since: recordkeeping.ParseTime(since), Bytes: bytes}
 				if err := errors.Join(json.Unmarshal([]byte(entry), &r.Entry), json.Unmarshal([]byte(owner), &r.Owner),
 					json.Unmarshal([]byte(holders), &r.Holders)); err != nil {
 					problems = append(problems, fmt.Errorf("token %s: %w", token, err))
@@ -53,16 +51,7 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 					problems = append(problems, fmt.Errorf("token %s: its entry is that of token %s", token, r.Entry.Token))
 					return nil
 				}
-				r.Since = parseTime(since)
-				switch {
-				case gone != "":
-					r.State, r.Ended = activities.RecordReleased, parseTime(gone)
-				case state == undoing, state == undone:
-					r.State, r.Ended = activities.RecordUndone, parseTime(ended)
-					r.Until = parseTime(cmp.Or(ended, begun)).Add(cmp.Or(r.Entry.Keep, activities.DefaultKeep))
-				case committed != "":
-					r.State, r.Ended, r.Until = activities.RecordCommitted, parseTime(committed), parseTime(until)
-				}
+				readTimes(committed, until, begun, ended, released).SetState(&r)
 				all = append(all, r)
 				return nil
 			})
@@ -71,94 +60,76 @@ func (w records) Records(ctx context.Context) (all []activities.Record, problems
 	return all, problems, nil
 }
 
-func parseTime(text string) time.Time {
-	at, _ := time.Parse(time.RFC3339Nano, text) // empty: zero
-	return at
-}
-
-// update runs a statement on the row of a token, in whichever database it is.
-func (w records) update(ctx context.Context, sql string, args ...any) error {
-	return errors.Join(w.eachJournal(ctx, func(c *connection) error { return c.Run(sql, args...) })...)
-}
-
-// Commit marks an open token.
-func (w records) Commit(ctx context.Context, token string, until time.Time) error {
-	return w.update(ctx,
-		"UPDATE unwind.record SET committed = $2, until = $3 WHERE token = $1 AND state = 'applied' AND committed IS NULL",
-		token, timestamp(time.Now()), timestamp(until))
-}
-
-// Hold keeps a record from being released.
-func (w records) Hold(ctx context.Context, token string, holder activities.Owner) (held bool, err error) {
-	held = true
-	err = w.amendHolders(ctx, token, func(r *record) bool {
-		held = r.State != released
-		if !held || r.State != applied || slices.Contains(r.Holders, holder) {
-			return false
-		}
-		r.Holders = append(r.Holders, holder)
-		return true
-	})
-	return held && err == nil, err
-}
-
-// EndHold ends a hold.
-func (w records) EndHold(ctx context.Context, token string, holder activities.Owner) error {
-	return w.amendHolders(ctx, token, func(r *record) bool {
-		before := len(r.Holders)
-		r.Holders = slices.DeleteFunc(r.Holders, func(o activities.Owner) bool { return o == holder })
-		return len(r.Holders) < before
-	})
-}
-
-// amendHolders stores the holders of a record, if change says that it has changed them.
-func (w records) amendHolders(ctx context.Context, token string, change func(*record) bool) error {
+// Change stores what change makes of the row of a token, in whichever database that is.
+func (w journals) Change(ctx context.Context, token string, change func(*recordkeeping.Record) (bool, error)) error {
 	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
 		return c.InTransaction(func() error {
-			r, err := c.lockRecord(token)
-			if err != nil || r == nil || !change(r) {
+			r, there, err := c.lockKept(token)
+			if err != nil || !there {
 				return err
 			}
-			raw, err := json.Marshal(r.Holders)
-			if err != nil {
+			held := len(r.Holders)
+			if changed, err := change(&r); err != nil || !changed {
 				return err
 			}
-			return errors.Join(c.Run("UPDATE unwind.record SET holders = $2 WHERE n = $1", r.N, string(raw)),
-				c.markHeld(token, len(r.Holders) > 0))
+			if err := c.storeKept(token, r); err != nil || len(r.Holders) == held {
+				return err
+			}
+			return c.markHeld(token, len(r.Holders) > 0)
 		})
 	})...)
 }
 
-// Claim has nothing to do: the row of a token names its owner even if another part of it is
-// damaged.
-func (w records) Claim(context.Context, activities.Entry) error { return nil }
+// lockKept reads what recordkeeping.Record has of the row of a token, but for the outcome, and locks
+// it until the transaction ends.
+func (c *connection) lockKept(token string) (r recordkeeping.Record, there bool, err error) {
+	var committed, until, begun, ended, released, holders string
+	err = c.QueryRow(c.Ctx, `SELECT state, coalesce(committed, ''), coalesce(until, ''), coalesce(begun, ''),
+		coalesce(ended, ''), coalesce(released, ''), holders, forgotten FROM unwind.record WHERE token = $1 FOR UPDATE`,
+		token).Scan(&r.State, &committed, &until, &begun, &ended, &released, &holders, &r.Forgotten)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return r, false, nil
+	}
+	if err != nil {
+		return r, false, c.Explain(err)
+	}
+	r.Times = readTimes(committed, until, begun, ended, released)
+	if err := json.Unmarshal([]byte(holders), &r.Holders); err != nil {
+		return r, false, c.damagedRow(token, err.Error())
+	}
+	return r, true, nil
+}
 
-// Abandon gives up an undo that has begun.
-func (w records) Abandon(ctx context.Context, token string) error {
-	raw, err := json.Marshal(keptOutcome{token, activities.Abandoned})
+// storeKept stores it.
+func (c *connection) storeKept(token string, r recordkeeping.Record) error {
+	holders, err := json.Marshal(r.Holders)
 	if err != nil {
 		return err
 	}
-	return w.update(ctx,
-		"UPDATE unwind.record SET state = 'undone', outcome = $2, ended = $3 WHERE token = $1 AND state = 'undoing'", token,
-		string(raw), timestamp(time.Now()))
-}
-
-// Forget leaves the fence of a released token, and nothing else.
-func (w records) Forget(ctx context.Context, token string) error {
-	return errors.Join(w.eachJournal(ctx, func(c *connection) error {
-		tag, err := c.Exec(c.Ctx,
-			`UPDATE unwind.record SET forgotten = true, entry = '{}', owner = '{}', state = CASE
-				WHEN released IS NULL THEN state ELSE 'released' END
-			WHERE token = $1 AND released IS NOT NULL`, token)
-		if err != nil || tag.RowsAffected() > 0 {
-			return c.Explain(err)
-		}
-		var needed bool
-		if err := c.Scan("SELECT EXISTS (SELECT FROM unwind.record WHERE token = $1)", []any{token}, &needed); err != nil ||
-			!needed {
+	var outcome *string // nil: as it is
+	if r.Outcome != nil {
+		raw, err := json.Marshal(recordkeeping.KeptOutcome{Token: token, Undone: *r.Outcome})
+		if err != nil {
 			return err
 		}
-		return fmt.Errorf("token %s is not released: it is still needed", token)
-	})...)
+		text := string(raw)
+		outcome = &text
+	}
+	if err := c.Run(`UPDATE unwind.record SET state = $2, committed = nullif($3, ''), until = nullif($4, ''),
+		begun = nullif($5, ''), ended = nullif($6, ''), released = nullif($7, ''),
+		holders = coalesce(nullif($8, 'null'), '[]'), outcome = coalesce($9, outcome), forgotten = $10 WHERE token = $1`, token, r.State,
+		recordkeeping.FormatTime(r.Committed), recordkeeping.FormatTime(r.Until), recordkeeping.FormatTime(r.Begun),
+		recordkeeping.FormatTime(r.Ended), recordkeeping.FormatTime(r.Released), string(holders), outcome,
+		r.Forgotten); err != nil || !r.Forgotten {
+		return err
+	}
+	return c.Run("UPDATE unwind.record SET entry = '{}', owner = '{}', outcome = NULL WHERE token = $1", token)
+}
+
+func readTimes(committed, until, begun, ended, released string) recordkeeping.Times {
+	return recordkeeping.Times{
+		Committed: recordkeeping.ParseTime(committed), Until: recordkeeping.ParseTime(until),
+		Begun: recordkeeping.ParseTime(begun), Ended: recordkeeping.ParseTime(ended),
+		Released: recordkeeping.ParseTime(released),
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // seal binds the parts of a record to its token and to each other. It stands in the result, which a
@@ -33,12 +34,6 @@ func (r *sealedResult) UnmarshalJSON(raw []byte) error {
 	err := errors.Join(json.Unmarshal(raw, &r.Result), json.Unmarshal(raw, &other))
 	r.Seal = other.Seal
 	return err
-}
-
-// keptOutcome is the outcome of an undo in the journal, and whose it is.
-type keptOutcome struct {
-	Token string `json:"token"`
-	activities.Undone
 }
 
 // makeSeal seals the record of a token, in the transaction of its step.
@@ -125,17 +120,18 @@ func (c *connection) checkUnmarked(token string) error {
 func (r *record) findContradiction(token string, result, tables, alterations *string) string {
 	acted := tables != nil
 	switch {
-	case !slices.Contains([]string{applied, undoing, undone, released}, r.State):
+	case !slices.Contains([]string{recordkeeping.Applied, recordkeeping.Undoing, recordkeeping.Undone,
+		recordkeeping.Released}, r.State):
 		return "its state is unknown"
-	case r.State == undone && r.Outcome.Outcome == "":
+	case r.State == recordkeeping.Undone && r.Outcome.Outcome == "":
 		return "it does not hold the outcome of its undo"
-	case r.State == undone:
+	case r.State == recordkeeping.Undone:
 		return "" // its outcome says the rest
 	case r.Outcome.Outcome != "":
 		return "it holds the outcome of an undo, and says that none has ended"
-	case r.State == released && (acted || result != nil):
+	case r.State == recordkeeping.Released && (acted || result != nil):
 		return "it says that it was released, and holds what the step changed"
-	case (result != nil) != acted || r.State == applied && !acted:
+	case (result != nil) != acted || r.State == recordkeeping.Applied && !acted:
 		return "it has lost a part of what the step changed"
 	case !acted:
 		return ""

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres/drift"
 	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Undo puts the rows back in one transaction.
@@ -36,7 +37,7 @@ func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 		return c.neverBegan(e, err)
 	}
 	reach("undo-begun")
-	if err := c.fence(e, undoing); err != nil {
+	if err := c.fence(e, recordkeeping.Undoing); err != nil {
 		return activities.Undone{}, err
 	}
 	reach("fenced")
@@ -124,9 +125,9 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 	case r == nil:
 		return activities.Undone{}, activities.Errorf(activities.DamagedRecord,
 			"database %s: the row of token %s in unwind.record is gone since the undo began", c.Name, e.Token)
-	case r.Forgotten || r.State == released:
+	case r.Forgotten || r.State == recordkeeping.Released:
 		return activities.Undone{}, activities.ReleasedError(e.Token)
-	case r.State == undone:
+	case r.State == recordkeeping.Undone:
 		return r.Outcome, nil
 	}
 	if err := c.checkUnsettled(e.Token); err != nil {
@@ -146,12 +147,13 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (activi
 				c.Name, e.Token)
 	}
 	reach("restored")
-	raw, err := json.Marshal(keptOutcome{e.Token, outcome})
+	raw, err := json.Marshal(recordkeeping.KeptOutcome{Token: e.Token, Undone: outcome})
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	if err := c.Run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N, undone, string(raw),
-		timestamp(time.Now())); err != nil {
+	if err := c.Run("UPDATE unwind.record SET state = $2, outcome = $3, ended = $4 WHERE n = $1", r.N,
+		recordkeeping.Undone, string(raw),
+		recordkeeping.FormatTime(time.Now())); err != nil {
 		return activities.Undone{}, err
 	}
 	if err := c.settleMark(e.Token); err != nil {

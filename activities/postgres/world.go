@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/postgres/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Config names the databases of a worker.
@@ -79,22 +80,22 @@ func New(c Config) (activities.World, error) {
 		return activities.World{}, err
 	}
 	w := &world{Config: c}
-	actions := []activities.Action{&execAction{w}, &queryAction{w}}
+	made := activities.World{Name: "postgres", Journal: w.journalID,
+		Actions: []activities.Action{&execAction{w}, &queryAction{w}},
+		Records: recordkeeping.Records{Journals: journals{w}}}
 	if c.State == "" && !c.LookOnly {
-		return activities.World{Name: "postgres", Journal: w.journalID, Records: records{w}, Actions: actions}, nil
+		return made, nil
 	}
 	whole := &checkpoint.Action{Databases: c.Databases, Rows: rowJournals{w}}
-	actions = append(actions, whole)
+	made.Actions = append(made.Actions, whole)
 	if c.LookOnly {
-		return activities.World{Name: "postgres", Journal: w.journalID, Records: records{w}, Actions: actions}, nil
+		return made, nil
 	}
 	var err error
 	w.journal, err = journal.Open(filepath.Join(c.State, "journal"))
 	whole.Journal = w.journal
-	return activities.World{
-		Name: "postgres", Journal: w.journalID, Actions: actions,
-		Records: bothRecords{records{w}, whole.Records(), w.journal},
-	}, err
+	made.Records = bothRecords{made.Records, whole.Records(), w.journal}
+	return made, err
 }
 
 // journalID names the journals: those of all databases that answer, as NAME=ID. A step needs only

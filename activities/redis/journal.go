@@ -6,15 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/keyvalue"
-)
-
-// The states of a record, which is never deleted: it is the fence.
-const (
-	applied  = "applied" // written together with the change
-	undoing  = "undoing" // no forward may act any more
-	undone   = "undone"
-	released = "released" // before it acted, or when its rollback window had closed
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // ensureJournal returns the id of a database's journal, and makes the journal if there is none.
@@ -24,7 +16,7 @@ func (w *world) ensureJournal(ctx context.Context, name string) (string, error) 
 		return "", err
 	}
 	defer c.end()
-	if _, err := c.client.HSetNX(ctx, journalKey, "id", keyvalue.NewJournalID()).Result(); err != nil {
+	if _, err := c.client.HSetNX(ctx, journalKey, "id", recordkeeping.NewJournalID()).Result(); err != nil {
 		return "", c.explain(err)
 	}
 	id, err := c.client.HGet(ctx, journalKey, "id").Result()
@@ -38,13 +30,5 @@ func owned(ctx context.Context, e activities.Entry) ([]any, error) {
 		return nil, err
 	}
 	owner, err := json.Marshal(activities.OwnerOf(ctx))
-	return []any{e.Token, string(entry), string(owner), timestamp(time.Now())}, err
-}
-
-// timestamp is how the journal writes a time: to the nanosecond.
-func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-func parseTime(text string) time.Time {
-	at, _ := time.Parse(time.RFC3339Nano, text) // empty: zero
-	return at
+	return []any{e.Token, string(entry), string(owner), recordkeeping.FormatTime(time.Now())}, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Observe compares the keys with what the step left.
@@ -19,9 +20,9 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 		return activities.Observation{}, err
 	}
 	switch {
-	case s.state == "", s.state == undoing && !s.hasImages:
+	case s.state == "", s.state == recordkeeping.Undoing && !s.hasImages:
 		return activities.Observation{State: activities.AsBefore, Detail: "the commands of the step were never run"}, nil
-	case s.state == undone && !s.forgotten:
+	case s.state == recordkeeping.Undone && !s.forgotten:
 		var outcome activities.Undone
 		if err := c.decodeOutcome(e, s.outcome, &outcome); err != nil {
 			return activities.Observation{}, err
@@ -30,7 +31,7 @@ func (a *execAction) Observe(ctx context.Context, e activities.Entry) (activitie
 			return activities.Observation{State: activities.AsBefore, Detail: outcome.Observed}, nil
 		}
 	}
-	if !s.hasImages || s.state == undone {
+	if !s.hasImages || s.state == recordkeeping.Undone {
 		return activities.Observation{State: activities.Unseen,
 			Detail: "what the step changed is no longer known: it was released"}, nil
 	}

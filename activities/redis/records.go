@@ -9,20 +9,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	client "github.com/redis/go-redis/v9"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
-// records implements activities.Records over the journals of all databases.
-type records struct{ *world }
+// journals implements recordkeeping.Journals.
+type journals struct{ *world }
 
 // each calls do for every database. One that does not answer is a problem, and the others are still
 // asked.
-func (w records) each(ctx context.Context, do func(*connection) error) []error {
+func (w journals) each(ctx context.Context, do func(*connection) error) []error {
 	return keyvalue.ForEach(w.Databases, func(name string) error {
 		c, err := w.connect(ctx, name)
 		if err != nil {
@@ -34,14 +34,13 @@ func (w records) each(ctx context.Context, do func(*connection) error) []error {
 }
 
 // listed are the fields of a token that a listing reads: all but the contents of keys.
-var listed = []string{"state", "entry", "owner", "since", "committed", "until", "begun", "ended", "released", "holders",
-	"bytes", "forgotten"}
+var listed = append([]string{"entry", "owner", "since", "bytes"}, keptFields...)
 
 // listedAtOnce is how many records a listing asks for in one round trip.
 const listedAtOnce = 200
 
 // Records lists the tokens of all journals.
-func (w records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
+func (w journals) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	var damaged []error
 	problems = w.each(ctx, func(c *connection) error {
 		fields, err := c.client.HKeys(ctx, journalKey).Result()
@@ -137,90 +136,77 @@ func (c *connection) readFields(token string, names ...string) (map[string]strin
 }
 
 func readRecord(v map[string]string) (activities.Record, error) {
-	r := activities.Record{Since: parseTime(v["since"])}
+	kept, err := readKept(v)
+	r := activities.Record{Since: recordkeeping.ParseTime(v["since"]), Holders: kept.Holders}
 	r.Bytes, _ = strconv.ParseInt(v["bytes"], 10, 64) // none counts as 0
-	if err := errors.Join(json.Unmarshal([]byte(v["entry"]), &r.Entry), json.Unmarshal([]byte(v["owner"]), &r.Owner),
-		json.Unmarshal([]byte(cmp.Or(v["holders"], "[]")), &r.Holders)); err != nil {
+	if err := errors.Join(err, json.Unmarshal([]byte(v["entry"]), &r.Entry),
+		json.Unmarshal([]byte(v["owner"]), &r.Owner)); err != nil {
 		return r, err
 	}
-	keyvalue.Times{
-		Committed: parseTime(v["committed"]), Until: parseTime(v["until"]),
-		Begun: parseTime(v["begun"]), Ended: parseTime(v["ended"]), Released: parseTime(v["released"]),
-	}.SetState(&r)
+	kept.SetState(&r)
 	return r, nil
 }
 
-// amend sets fields of a token in whichever database it is, if some have the values that are
-// expected.
-func (w records) amend(ctx context.Context, token string, expected, fields []string) error {
-	return errors.Join(w.each(ctx, func(c *connection) error {
-		_, err := c.amend(token, expected, fields)
-		return err
-	})...)
+// keptFields are those of recordkeeping.Record, but for the outcome.
+var keptFields = []string{"state", "committed", "until", "begun", "ended", "released", "holders", "forgotten"}
+
+func readKept(v map[string]string) (r recordkeeping.Record, err error) {
+	r = recordkeeping.Record{State: v["state"], Forgotten: v["forgotten"] != ""}
+	r.Committed, r.Until = recordkeeping.ParseTime(v["committed"]), recordkeeping.ParseTime(v["until"])
+	r.Begun, r.Ended = recordkeeping.ParseTime(v["begun"]), recordkeeping.ParseTime(v["ended"])
+	r.Released = recordkeeping.ParseTime(v["released"])
+	return r, json.Unmarshal([]byte(cmp.Or(v["holders"], "[]")), &r.Holders)
 }
 
-func (c *connection) amend(token string, expected, fields []string) (done bool, err error) {
-	args := []any{token, len(expected) / 2}
-	for _, each := range slices.Concat(expected, fields) {
-		args = append(args, each)
-	}
-	n, err := amendScript.Run(c.ctx, c.client, []string{journalKey}, args...).Int()
-	return n == 1, c.explain(err)
-}
-
-// Commit marks an open token.
-func (w records) Commit(ctx context.Context, token string, until time.Time) error {
-	return w.amend(ctx, token, []string{"state", applied, "committed", ""},
-		[]string{"committed", timestamp(time.Now()), "until", timestamp(until)})
-}
-
-// Hold keeps a record from being released.
-func (w records) Hold(ctx context.Context, token string, holder activities.Owner) (held bool, err error) {
-	held = true
-	err = w.amendHolders(ctx, token, func(state string, holders []activities.Owner) []activities.Owner {
-		held = state != released
-		if state != applied || slices.Contains(holders, holder) {
-			return holders
+// writeKept returns fields with their values: empty ones remove what is there.
+func writeKept(token string, r recordkeeping.Record) (fields []string, err error) {
+	forgotten, holders, held := "", "", "" // held tells of holders that have been deleted
+	if r.Forgotten {
+		forgotten = "1"
+		for _, name := range []string{"entry", "owner", "since", "bytes", "outcome", "private"} {
+			fields = append(fields, name, "")
 		}
-		return append(slices.Clip(holders), holder)
-	})
-	return held && err == nil, err
+	}
+	if len(r.Holders) > 0 {
+		raw, err := json.Marshal(r.Holders)
+		if err != nil {
+			return nil, err
+		}
+		holders, held = string(raw), "1"
+	}
+	if r.Outcome != nil {
+		raw, err := json.Marshal(recordkeeping.KeptOutcome{Token: token, Undone: *r.Outcome})
+		if err != nil {
+			return nil, err
+		}
+		fields = append(fields, "outcome", string(raw))
+	}
+	return append(fields, "state", r.State, "committed", recordkeeping.FormatTime(r.Committed),
+		"until", recordkeeping.FormatTime(r.Until), "begun", recordkeeping.FormatTime(r.Begun),
+		"ended", recordkeeping.FormatTime(r.Ended), "released", recordkeeping.FormatTime(r.Released),
+		"holders", holders, "held", held, "forgotten", forgotten), nil
 }
 
-// EndHold ends a hold.
-func (w records) EndHold(ctx context.Context, token string, holder activities.Owner) error {
-	return w.amendHolders(ctx, token, func(_ string, holders []activities.Owner) []activities.Owner {
-		return slices.DeleteFunc(slices.Clone(holders), func(o activities.Owner) bool { return o == holder })
-	})
-}
-
-// amendHolders stores the holders of a record that change returns.
-func (w records) amendHolders(ctx context.Context, token string,
-	change func(state string, holders []activities.Owner) []activities.Owner) error {
+// Change stores what change makes of the record of a token, in whichever database that is.
+func (w journals) Change(ctx context.Context, token string, change func(*recordkeeping.Record) (bool, error)) error {
 	return errors.Join(w.each(ctx, func(c *connection) error {
 		for done := false; !done; { // another call may change it meanwhile
-			v, err := c.readFields(token, "state", "holders")
+			v, err := c.readFields(token, keptFields...)
 			if err != nil || v["state"] == "" {
 				return err
 			}
-			var holders []activities.Owner
-			if err := json.Unmarshal([]byte(cmp.Or(v["holders"], "[]")), &holders); err != nil {
+			r, err := readKept(v)
+			if err != nil {
 				return fmt.Errorf("database %s: the holders of token %s: %w", c.name, token, err)
 			}
-			changed := change(v["state"], holders)
-			if len(changed) == len(holders) {
-				return nil
+			if changed, err := change(&r); err != nil || !changed {
+				return err
 			}
-			raw, err := json.Marshal(changed)
+			fields, err := writeKept(token, r)
 			if err != nil {
 				return err
 			}
-			held := "" // tells of holders that have been deleted
-			if len(changed) > 0 {
-				held = "1"
-			}
-			if done, err = c.amend(token, []string{"state", v["state"], "holders", v["holders"]},
-				[]string{"holders", string(raw), "held", held}); err != nil {
+			if done, err = c.amend(token, v, fields); err != nil {
 				return err
 			}
 		}
@@ -228,36 +214,16 @@ func (w records) amendHolders(ctx context.Context, token string,
 	})...)
 }
 
-// Claim has nothing to do: what a record says of its owner is apart from what an undo needs.
-func (w records) Claim(context.Context, activities.Entry) error { return nil }
-
-// Abandon gives up an undo that has begun.
-func (w records) Abandon(ctx context.Context, token string) error {
-	raw, err := json.Marshal(keptOutcome{token, activities.Abandoned})
-	if err != nil {
-		return err
+// amend sets fields of a token, each with its value behind it, if others have the values that are
+// expected.
+func (c *connection) amend(token string, expected map[string]string, fields []string) (done bool, err error) {
+	args := []any{token, len(expected)}
+	for name, value := range expected {
+		args = append(args, name, value)
 	}
-	return w.amend(ctx, token, []string{"state", undoing},
-		[]string{"state", undone, "outcome", string(raw), "ended", timestamp(time.Now())})
-}
-
-// Forget leaves the fence of a released token, and nothing else.
-func (w records) Forget(ctx context.Context, token string) error {
-	return errors.Join(w.each(ctx, func(c *connection) error {
-		v, err := c.readFields(token, "state", "released")
-		if err != nil || v["state"] == "" {
-			return err
-		}
-		if v["released"] == "" {
-			return fmt.Errorf("token %s is not released: it is still needed", token)
-		}
-		fields := []string{"forgotten", "1"}
-		for _, name := range listed {
-			if name != "state" && name != "released" && name != "forgotten" {
-				fields = append(fields, name, "")
-			}
-		}
-		_, err = c.amend(token, []string{"released", v["released"]}, append(fields, "outcome", "", "private", "", "held", ""))
-		return err
-	})...)
+	for _, each := range fields {
+		args = append(args, each)
+	}
+	n, err := amendScript.Run(c.ctx, c.client, []string{journalKey}, args...).Int()
+	return n == 1, c.explain(err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // Undo puts the keys back.
@@ -69,11 +70,11 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 		return outcome, false, err
 	}
 	switch {
-	case s.state == undone && !s.forgotten:
+	case s.state == recordkeeping.Undone && !s.forgotten:
 		return outcome, false, c.decodeOutcome(e, s.outcome, &outcome)
-	case s.state == released || s.forgotten:
+	case s.state == recordkeeping.Released || s.forgotten:
 		return outcome, false, activities.ReleasedError(e.Token)
-	case s.state != undoing:
+	case s.state != recordkeeping.Undoing:
 		return outcome, false, c.damaged(e, "has lost its record since the undo began")
 	case d.Done && !s.hasImages:
 		return outcome, false, c.damaged(e, "says that it has not")
@@ -84,11 +85,11 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 		first, _, _ := strings.Cut(drift.Diff, "\n")
 		return activities.Undone{Outcome: activities.Drifted, Observed: first, Drift: drift}, false, nil
 	}
-	raw, err := json.Marshal(keptOutcome{e.Token, s.outcomeOf(forced)})
+	raw, err := json.Marshal(recordkeeping.KeptOutcome{Token: e.Token, Undone: s.outcomeOf(forced)})
 	if err != nil {
 		return outcome, false, err
 	}
-	args := []any{c.id, e.Token, timestamp(time.Now()), string(raw), maxBytes, maxElements}
+	args := []any{c.id, e.Token, recordkeeping.FormatTime(time.Now()), string(raw), maxBytes, maxElements}
 	for _, k := range s.keys {
 		passed := ""
 		if s.passed(k) {
@@ -113,14 +114,8 @@ func (c *connection) undoOnce(e activities.Entry, d activities.Decision) (outcom
 	return outcome, true, nil
 }
 
-// keptOutcome is the outcome of an undo in the journal, and whose it is.
-type keptOutcome struct {
-	Token string `json:"token"`
-	activities.Undone
-}
-
 func (c *connection) decodeOutcome(e activities.Entry, text string, into *activities.Undone) error {
-	var kept keptOutcome
+	var kept recordkeeping.KeptOutcome
 	if err := json.Unmarshal([]byte(text), &kept); err != nil || kept.Token != e.Token || kept.Outcome == "" {
 		return c.damaged(e, "does not hold the outcome of its undo")
 	}

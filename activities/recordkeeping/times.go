@@ -1,4 +1,4 @@
-package keyvalue
+package recordkeeping
 
 import (
 	"cmp"
@@ -31,4 +31,18 @@ func (t Times) SetState(r *activities.Record) {
 	default:
 		r.State = activities.RecordOpen
 	}
+}
+
+// FormatTime is how a journal writes a time as text: to the nanosecond; empty for the zero time.
+func FormatTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// ParseTime reads a time that FormatTime has written. What is none is the zero time.
+func ParseTime(text string) time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, text)
+	return at
 }
