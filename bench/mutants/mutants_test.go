@@ -100,17 +100,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "postgres lets in who comes after the undo", in: "activities/postgres",
-		from: "\t\tcase r.State != applied:", to: "\t\tcase r.State == \"\":",
+		from: "\t\tcase r.State != recordkeeping.Applied:", to: "\t\tcase r.State == \"\":",
 		tests: "activities/postgres", run: "TestConformance/exec$",
 	},
 	{
 		name: "postgres does not end what is open when the undo begins", in: "activities/postgres",
-		from: "if err := c.fence(e, undoing); err != nil {", to: "if err := error(nil); err != nil {",
+		from: "if err := c.fence(e, recordkeeping.Undoing); err != nil {", to: "if err := error(nil); err != nil {",
 		tests: "activities/postgres", run: "TestConformance/exec$",
 	},
 	{
 		name: "postgres keeps no record", in: "activities/postgres",
-		from: "n, created, err = c.insertRecord(e, applied)", to: "n, created = 1, true",
+		from: "n, created, err = c.insertRecord(e, recordkeeping.Applied)", to: "n, created = 1, true",
 		tests: "activities/postgres", run: "TestConformance/exec$",
 	},
 	{
