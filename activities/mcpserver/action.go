@@ -57,8 +57,8 @@ func (a *action) Spec() activities.Spec {
 	return s
 }
 
-// one is one call of an action, for one token.
-type one struct {
+// oneCall is one call of an action, for one token.
+type oneCall struct {
 	*action
 
 	token  *journal.Token
@@ -66,7 +66,7 @@ type one struct {
 	params undoParams
 }
 
-func (a *action) begin(e activities.Entry) (*one, error) {
+func (a *action) begin(e activities.Entry) (*oneCall, error) {
 	if err := a.journal.Check(e.Place.Journal); err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (a *action) begin(e activities.Entry) (*one, error) {
 		return nil, err
 	}
 	t, err := a.journal.Token(e.Token)
-	return &one{a, t, e, p}, err
+	return &oneCall{a, t, e, p}, err
 }
 
 // reach reports the point after a side effect.

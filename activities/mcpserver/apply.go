@@ -40,7 +40,7 @@ type applied struct {
 	Left *declared.Sight `json:"left,omitempty"`
 }
 
-func (o *one) callName(n int) string { return fmt.Sprintf("call-%d", n) }
+func (o *oneCall) callName(n int) string { return fmt.Sprintf("call-%d", n) }
 
 // Apply calls the tool.
 func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Step,
@@ -82,7 +82,7 @@ func resultOf(server string, c declared.Call, said declared.Answer, left *declar
 }
 
 // callOnce makes the record and the call, or finds the answer of an earlier attempt.
-func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.Digest) (rec record, answer Answer,
+func (o *oneCall) callOnce(ctx context.Context, s activities.Step, want activities.Digest) (rec record, answer Answer,
 	err error) {
 	found, err := o.token.Read(journal.Record, &rec)
 	if err != nil {
@@ -124,7 +124,7 @@ func (o *one) callOnce(ctx context.Context, s activities.Step, want activities.D
 
 // keep keeps the answer, and what the look sees after the call. The look is made while the answer
 // is written to the disk.
-func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *declared.Sight, err error) {
+func (o *oneCall) keep(ctx context.Context, rec record, answer Answer) (left *declared.Sight, err error) {
 	kept := make(chan error, 1)
 	go func(mine Answer) {
 		_, err := o.token.Create(answered, &mine)
@@ -152,7 +152,7 @@ func (o *one) keep(ctx context.Context, rec record, answer Answer) (left *declar
 
 // stageLeft looks after the call, and writes what it sees, without its name: that comes after the
 // answer's. What an earlier attempt has kept is not looked at again, and nothing is staged.
-func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *declared.Sight, staged *journal.Staged,
+func (o *oneCall) stageLeft(ctx context.Context, rec record, answer Answer) (left *declared.Sight, staged *journal.Staged,
 	err error) {
 	var doc applied
 	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
@@ -169,7 +169,7 @@ func (o *one) stageLeft(ctx context.Context, rec record, answer Answer) (left *d
 }
 
 // makeRecord looks, and makes the record: with it, the server that runs is claimed for the call.
-func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities.Digest) (rec record, c *connection,
+func (o *oneCall) makeRecord(ctx context.Context, s activities.Step, want activities.Digest) (rec record, c *connection,
 	err error) {
 	it, err := o.prepare(ctx, o.entry.Token, s)
 	if err != nil {
@@ -193,7 +193,7 @@ func (o *one) makeRecord(ctx context.Context, s activities.Step, want activities
 
 // explainNoAnswer is the error of a call without an answer. With a look another attempt can find
 // out what became of it.
-func (o *one) explainNoAnswer(rec record, err error) error {
+func (o *oneCall) explainNoAnswer(rec record, err error) error {
 	if open := o.token.CheckOpen(); open != nil {
 		return open
 	}
@@ -206,7 +206,7 @@ func (o *one) explainNoAnswer(rec record, err error) error {
 
 // retry finds out what became of a call that has no answer, once no server can be at it any more.
 // It returns a server on which to make the call, if it has not happened.
-func (o *one) retry(ctx context.Context, rec record) (c *connection, answer Answer, err error) {
+func (o *oneCall) retry(ctx context.Context, rec record) (c *connection, answer Answer, err error) {
 	if rec.Before == nil {
 		return nil, answer, activities.Errorf(activities.UnknownOutcome,
 			"an earlier attempt has called %s and got no answer; whether the call has happened is not known, as no look is "+
@@ -259,7 +259,7 @@ func describeAddress(url string) string {
 
 // endCalls ends every server that a call of this token may still be written to, or worked at, and
 // counts them.
-func (o *one) endCalls(ctx context.Context, rec record) (n int, err error) {
+func (o *oneCall) endCalls(ctx context.Context, rec record) (n int, err error) {
 	claims, err := o.listClaims(rec)
 	for _, each := range claims {
 		err = errors.Join(err, each.By.EndSession(ctx))
@@ -269,7 +269,7 @@ func (o *one) endCalls(ctx context.Context, rec record) (n int, err error) {
 
 // listClaims are the servers that were claimed for the call. After the fate is decided, nothing is
 // written to one that is claimed later.
-func (o *one) listClaims(rec record) ([]claim, error) {
+func (o *oneCall) listClaims(rec record) ([]claim, error) {
 	all := []claim{rec.claim}
 	for {
 		var next claim
@@ -281,7 +281,7 @@ func (o *one) listClaims(rec record) ([]claim, error) {
 }
 
 // lookAfter is what the look sees after the call; nil if it sees nothing.
-func (o *one) lookAfter(ctx context.Context, rec record, answer Answer) (*declared.Sight, error) {
+func (o *oneCall) lookAfter(ctx context.Context, rec record, answer Answer) (*declared.Sight, error) {
 	said := answer.read()
 	if !rec.CanLook(&said) {
 		return nil, nil

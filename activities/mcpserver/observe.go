@@ -26,7 +26,7 @@ func (a *action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 	if err != nil {
 		return none, err
 	}
-	u := &undo{one: o, ctx: ctx}
+	u := &undo{oneCall: o, ctx: ctx}
 	found, err := o.token.Read(journal.Record, &u.rec)
 	switch {
 	case err != nil:
@@ -63,7 +63,7 @@ func (a *action) Release(_ context.Context, e activities.Entry) error {
 	return o.release()
 }
 
-func (o *one) release() error {
+func (o *oneCall) release() error {
 	if _, err := o.token.DecideReleasing(); err != nil {
 		return err
 	}

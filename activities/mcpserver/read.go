@@ -21,7 +21,7 @@ func (*readAction) Spec() activities.Spec {
 	}
 }
 
-func (r *readAction) begin(e activities.Entry) (*one, error) {
+func (r *readAction) begin(e activities.Entry) (*oneCall, error) {
 	return (&action{r.world, reads}).begin(e)
 }
 

@@ -54,7 +54,7 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 		return o.settle(activities.Undone{Outcome: activities.Nothing,
 			Observed: "the tool was never called, and no longer can be"})
 	}
-	u := &undo{one: o, ctx: ctx, rec: rec, decision: d}
+	u := &undo{oneCall: o, ctx: ctx, rec: rec, decision: d}
 	if err := u.fence(); err != nil {
 		return undone, err
 	}
@@ -69,7 +69,7 @@ func (a *action) Undo(ctx context.Context, e activities.Entry, d activities.Deci
 // is called again.
 func isSettled(o activities.Outcome) bool { return o != activities.Drifted && o != activities.Unknown }
 
-func (o *one) settle(undone activities.Undone) (activities.Undone, error) {
+func (o *oneCall) settle(undone activities.Undone) (activities.Undone, error) {
 	_, err := o.token.Create(journal.Outcome, &undone)
 	o.reach("undone")
 	return undone, err
@@ -77,7 +77,7 @@ func (o *one) settle(undone activities.Undone) (activities.Undone, error) {
 
 // takeTurn keeps two undos of a token apart. An undo in another process may be stopped: this one
 // does not wait for it for long.
-func (o *one) takeTurn(ctx context.Context) (release func(), err error) {
+func (o *oneCall) takeTurn(ctx context.Context) (release func(), err error) {
 	leave, err := o.undoing.Take(ctx, o.entry.Token)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ type inverseCall struct {
 
 // undo is one attempt.
 type undo struct {
-	*one
+	*oneCall
 	declared.Evidence
 
 	ctx      context.Context //nolint:containedctx // an attempt lives no longer than its call

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -31,5 +32,6 @@ func (d *deadline) end(ctx workflow.Context) *compensations.Cause {
 		d.watch(ctx, paused)
 		return nil
 	}
-	return deadlineCause(d.limit)
+	return &compensations.Cause{Kind: compensations.Deadline,
+		Text: fmt.Sprintf("the task's deadline of %s has passed", d.limit)}
 }

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -28,11 +26,6 @@ func (e *ending) end(cause *compensations.Cause) {
 
 func CanceledCause() *compensations.Cause {
 	return &compensations.Cause{Kind: compensations.Canceled, Text: "the task was canceled"}
-}
-
-func deadlineCause(deadline time.Duration) *compensations.Cause {
-	return &compensations.Cause{Kind: compensations.Deadline,
-		Text: fmt.Sprintf("the task's deadline of %s has passed", deadline)}
 }
 
 // causeOf returns the cause of a task that ends by the error of a step.

@@ -55,7 +55,7 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	t.executor.runner, t.executor.rollbacks = t.runner, t.Rollbacks
 	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck,
 		func() bool { return t.alerts.flights == 0 && t.Serving == 0 }
-	t.runner.savepoints, t.Rollbacks.savepoints, t.Rollbacks.settled = t.Savepoints, t.Savepoints, t.bearSavepoints
+	t.runner.savepoints, t.Rollbacks.savepoints, t.Rollbacks.settled = t.Savepoints, t.Savepoints, t.moveSavepoints
 	t.extension = plain{t}
 	if v.Extend != nil {
 		if x := v.Extend(t, sessionIn(carry)); x != nil {

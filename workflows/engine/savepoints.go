@@ -41,9 +41,9 @@ func (p *savepoints) drop(from int) {
 	maps.DeleteFunc(p.Places, func(_ string, first int) bool { return first > from })
 }
 
-// bear has the next entry bear the last savepoint behind which nothing is done any more. top is the
+// move has the next entry bear the last savepoint behind which nothing is done any more. top is the
 // sequence number of the last entry.
-func (p *savepoints) bear(top int) {
+func (p *savepoints) move(top int) {
 	p.Bare = ""
 	for _, name := range p.Names() {
 		if first := p.Places[name]; first > top && (p.Bare == "" || first >= p.Places[p.Bare]) {

@@ -224,13 +224,13 @@ func (t *Task) giveUpAlerts() {
 	}
 }
 
-// bearSavepoints moves a savepoint whose entry was undone to the next entry.
-func (t *Task) bearSavepoints() {
+// moveSavepoints moves a savepoint whose entry was undone to the next entry.
+func (t *Task) moveSavepoints() {
 	top := 0
 	if entries := t.Saga.Entries(); len(entries) > 0 {
 		top = entries[len(entries)-1].Seq
 	}
-	t.Savepoints.bear(top)
+	t.Savepoints.move(top)
 }
 
 // shownTroubles are what the task tries without success: what holds it up first.

@@ -9,6 +9,24 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 )
 
+// Types of the ApplicationErrors with which an update of a session is refused. Nothing was touched.
+const (
+	// NotASession: the task takes no steps while it runs.
+	NotASession = "NotASession"
+	// SessionOver: the session has been told to finish, unwinds, or has ended.
+	SessionOver = "SessionOver"
+	// SessionPaused: it takes nothing until somebody unpauses it.
+	SessionPaused = "SessionPaused"
+	// SessionBusy: it must come to rest first.
+	SessionBusy = "SessionBusy"
+	// BadRequest: the request is at fault; the message says where and how to mend it.
+	BadRequest = "BadRequest"
+	// TooManyAtOnce: more large requests came at the same time than can be taken: send it again.
+	TooManyAtOnce = "TooManyAtOnce"
+	// PersonDecides: this decision is a person's alone.
+	PersonDecides = "PersonDecides"
+)
+
 // Refusef returns the error of a task, or a step, that is refused before anything is touched.
 func Refusef(format string, args ...any) error {
 	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), string(activities.Refused), nil)

@@ -189,24 +189,6 @@ type StepAnswer struct {
 	Undone *compensations.StepReport `json:"undone,omitempty"`
 }
 
-// Types of the ApplicationErrors with which an update of a session is refused. Nothing was touched.
-const (
-	// NotASession: the task takes no steps while it runs.
-	NotASession = "NotASession"
-	// SessionOver: the session has been told to finish, unwinds, or has ended.
-	SessionOver = "SessionOver"
-	// SessionPaused: it takes nothing until somebody unpauses it.
-	SessionPaused = "SessionPaused"
-	// SessionBusy: it must come to rest first.
-	SessionBusy = "SessionBusy"
-	// BadRequest: the request is at fault; the message says where and how to mend it.
-	BadRequest = "BadRequest"
-	// TooManyAtOnce: more large requests came at the same time than can be taken: send it again.
-	TooManyAtOnce = "TooManyAtOnce"
-	// PersonDecides: this decision is a person's alone.
-	PersonDecides = "PersonDecides"
-)
-
 // DigestOfRequest identifies what an update asks for: its argument, or nil.
 func DigestOfRequest(content any) activities.Digest {
 	raw, _ := digestedContent(content) // plain data

@@ -14,25 +14,6 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// Part says which part of a task is rolled back. The zero value means all of it.
-type Part struct {
-	// To is a savepoint: what was done after it is undone.
-	To string
-	// Step is undone, with all that depends on it.
-	Step string
-}
-
-// String is the part in words; empty for the whole task.
-func (p Part) String() string {
-	switch {
-	case p.To != "":
-		return "to savepoint " + p.To
-	case p.Step != "":
-		return "step " + p.Step
-	}
-	return ""
-}
-
 // FindDone finds the last run of a task that can be rolled back: it has closed, and what it did is
 // in place.
 func (s Server) FindDone(ctx context.Context, id string) (Run, error) {

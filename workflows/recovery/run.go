@@ -36,6 +36,25 @@ const (
 	memoPart = "UnwindPart"
 )
 
+// Part says which part of a task is rolled back. The zero value means all of it.
+type Part struct {
+	// To is a savepoint: what was done after it is undone.
+	To string
+	// Step is undone, with all that depends on it.
+	Step string
+}
+
+// String is the part in words; empty for the whole task.
+func (p Part) String() string {
+	switch {
+	case p.To != "":
+		return "to savepoint " + p.To
+	case p.Step != "":
+		return "step " + p.Step
+	}
+	return ""
+}
+
 // Server is where tasks run.
 type Server struct {
 	Client client.Client

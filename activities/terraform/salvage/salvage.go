@@ -25,7 +25,7 @@ import (
 const UnsavedName = "errored.tfstate"
 
 // UnsavedFolder is the folder of a token to which such states are moved.
-func UnsavedFolder(t *journal.Token) string { return filepath.Join(t.Dir(), "errands") }
+func UnsavedFolder(t *journal.Token) string { return filepath.Join(t.Dir(), "unsaved") }
 
 // SettleAll works out, for each run of the forward, which objects it began to make that no state
 // has. It does so once for a run, before anything else is done to the state.
