@@ -152,8 +152,8 @@ func (o *oneCall) keep(ctx context.Context, rec record, answer Answer) (left *de
 
 // stageLeft looks after the call, and writes what it sees, without its name: that comes after the
 // answer's. What an earlier attempt has kept is not looked at again, and nothing is staged.
-func (o *oneCall) stageLeft(ctx context.Context, rec record, answer Answer) (left *declared.Sight, staged *journal.Staged,
-	err error) {
+func (o *oneCall) stageLeft(ctx context.Context, rec record, answer Answer) (left *declared.Sight,
+	staged *journal.Staged, err error) {
 	var doc applied
 	if found, err := o.token.Read(journal.Applied, &doc); err != nil || found {
 		return doc.Left, nil, err

@@ -117,7 +117,8 @@ func (c *connection) storeKept(token string, r recordkeeping.Record) error {
 	}
 	if err := c.Run(`UPDATE unwind.record SET state = $2, committed = nullif($3, ''), until = nullif($4, ''),
 		begun = nullif($5, ''), ended = nullif($6, ''), released = nullif($7, ''),
-		holders = coalesce(nullif($8, 'null'), '[]'), outcome = coalesce($9, outcome), forgotten = $10 WHERE token = $1`, token, r.State,
+		holders = coalesce(nullif($8, 'null'), '[]'), outcome = coalesce($9, outcome), forgotten = $10 WHERE token = $1`,
+		token, r.State,
 		recordkeeping.FormatTime(r.Committed), recordkeeping.FormatTime(r.Until), recordkeeping.FormatTime(r.Begun),
 		recordkeeping.FormatTime(r.Ended), recordkeeping.FormatTime(r.Released), string(holders), outcome,
 		r.Forgotten); err != nil || !r.Forgotten {
