@@ -129,7 +129,7 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 	if err != nil {
 		return activities.Result{}, err
 	}
-	last, err := run.AwaitAll(ctx, t, a.Ending, false)
+	last, err := run.AwaitAll(ctx, t, a.Ending, run.Patiently)
 	if err != nil {
 		return activities.Result{}, err
 	}

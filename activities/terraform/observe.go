@@ -69,7 +69,7 @@ func (w *world) awaitHalf(ctx context.Context, t *journal.Token) (last *run.Fini
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
-	return run.AwaitAll(ctx, t, w.Ending, false)
+	return run.AwaitAll(ctx, t, w.Ending, run.Patiently)
 }
 
 // observe looks from a workspace under the step's own configuration. last is the forward's last

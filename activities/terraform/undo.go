@@ -44,7 +44,7 @@ func (a *applyAction) Undo(ctx context.Context, e activities.Entry, d activities
 	defer turn.Release()
 	point.Reach("terraform.undo:turn")
 	began := time.Now()
-	last, err := run.AwaitAll(ctx, t, a.Ending, true)
+	last, err := run.AwaitAll(ctx, t, a.Ending, run.Interrupting)
 	if err != nil {
 		return activities.Undone{}, err
 	}

@@ -254,14 +254,18 @@ func stayAdded(c *server.Connection, all []*Alteration) (bool, error) {
 	return true, nil
 }
 
+func isLast(l left) bool { return l.Sealed }
+
+func isAny(left) bool { return true }
+
 func (l left) holds(now map[string]schema.Trait) bool {
 	is, there := now[l.Key]
 	return there == (l.Make != nil) && (!there || is.Make == *l.Make)
 }
 
-// findChanged returns which trait others have changed since statements left it; empty if none. With
-// sealed, it looks at those that the step left so at its end.
-func findChanged(c *server.Connection, all []*Alteration, sealed bool) (problem string, err error) {
+// findChanged returns which trait others have changed since statements left it, among those of
+// alterations that count; empty if none.
+func findChanged(c *server.Connection, all []*Alteration, counts func(left) bool) (problem string, err error) {
 	if same, err := stayAdded(c, all); same || err != nil {
 		return "", err
 	}
@@ -271,7 +275,7 @@ func findChanged(c *server.Connection, all []*Alteration, sealed bool) (problem 
 	}
 	for _, a := range all {
 		for _, l := range a.Left {
-			if (l.Sealed || !sealed) && !l.holds(now) {
+			if counts(l) && !l.holds(now) {
 				return l.What + " is not as the step left it", nil
 			}
 		}

@@ -51,7 +51,7 @@ func FindLost(c *server.Connection, all []*Alteration) (problem string, err erro
 			return problem, err
 		}
 	}
-	if problem, err = findChanged(c, all, true); err != nil || problem != "" {
+	if problem, err = findChanged(c, all, isLast); err != nil || problem != "" {
 		return problem, err
 	}
 	for _, a := range all {
@@ -225,7 +225,7 @@ func findObstacle(c *server.Connection, a *Alteration) (problem string, err erro
 	if err != nil || problem != "" {
 		return problem, err
 	}
-	return findChanged(c, []*Alteration{a}, false)
+	return findChanged(c, []*Alteration{a}, isAny)
 }
 
 // checkUnfilled looks for values that others have put into a column that the step added.

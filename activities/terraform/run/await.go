@@ -26,9 +26,17 @@ var ErrWorking = &activities.Error{Type: activities.ActionFailed, NextRetry: 5 *
 	Message: "an earlier terraform of " +
 		"this step has been interrupted or is still working, and has not ended yet; the next attempt waits for it"}
 
-// Await waits at most limit until a run has ended. With interrupt it resumes and interrupts it,
-// once in its life.
-func (r Run) Await(ctx context.Context, limit time.Duration, interrupt bool) (End, error) {
+// Manner says how a run is waited for.
+type Manner bool
+
+// The manners. A run that is interrupted is resumed before, and interrupted once in its life.
+const (
+	Patiently    Manner = false
+	Interrupting Manner = true
+)
+
+// Await waits at most limit until a run has ended.
+func (r Run) Await(ctx context.Context, limit time.Duration, manner Manner) (End, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var supervisor Supervisor
@@ -49,7 +57,7 @@ func (r Run) Await(ctx context.Context, limit time.Duration, interrupt bool) (En
 		if _, err := r.Token.Read(r.Doc(docChild), &child); err != nil {
 			return End{}, err
 		}
-		if interrupt && !woken {
+		if manner == Interrupting && !woken {
 			woken = true
 			resumeAndInterrupt(r, supervisor.Identity, child)
 		}
@@ -104,15 +112,14 @@ func (o *Finished) AppliedAll() bool {
 	return o != nil && o.Code == 0 && !o.Killed && (o.what == OpApply || o.what == "")
 }
 
-// AwaitAll waits for a token's runs, and returns the last run of the forward that started. With
-// interrupt it interrupts them.
-func AwaitAll(ctx context.Context, t *journal.Token, limit time.Duration, interrupt bool) (last *Finished, err error) {
+// AwaitAll waits for a token's runs, and returns the last run of the forward that started.
+func AwaitAll(ctx context.Context, t *journal.Token, limit time.Duration, manner Manner) (last *Finished, err error) {
 	all, err := List(t)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range all {
-		end, err := r.Await(ctx, limit, interrupt)
+		end, err := r.Await(ctx, limit, manner)
 		if err != nil {
 			return nil, err
 		}

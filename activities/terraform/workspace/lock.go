@@ -67,7 +67,7 @@ func (ws *Workspace) unlock(ctx context.Context, said stream.Report, asked time.
 		return false, err
 	}
 	for _, r := range all {
-		end, err := r.Await(ctx, ws.Ending, false)
+		end, err := r.Await(ctx, ws.Ending, run.Patiently)
 		if err != nil {
 			return false, err
 		}
