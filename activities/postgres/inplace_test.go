@@ -30,7 +30,7 @@ const office = `CREATE SCHEMA hr; CREATE TABLE hr.team (id int PRIMARY KEY, name
 	CREATE VIEW adult_mail AS SELECT mail FROM adult; ALTER VIEW adult ALTER mail SET DEFAULT 'm';
 	CREATE RULE quiet AS ON DELETE TO adult DO INSTEAD NOTHING;
 	CREATE POLICY mine ON hr.team FOR SELECT TO PUBLIC USING (id > 0); GRANT SELECT ON person TO PUBLIC;
-	GRANT SELECT ON person TO postgres WITH GRANT OPTION; GRANT UPDATE (age), SELECT (mail) ON person TO PUBLIC;
+	GRANT SELECT ON person TO postgres WITH GRANT OPTION; GRANT UPDATE (age), SELECT (mail, tableoid) ON person TO PUBLIC;
 	CREATE TYPE mood AS ENUM ('b', 'a'); COMMENT ON TYPE mood IS 'm';
 	CREATE DOMAIN short AS text DEFAULT 'd' CHECK (length(value) < 9); CREATE TYPE both_of AS (a int, b mood);
 	CREATE TABLE hr.log (at mood, n serial);
@@ -105,6 +105,7 @@ func TestStatementsThatChangeTheSchemaInPlaceAreUndoneExactly(t *testing.T) {
 			"f IS 'g'": "drops the comment on table public.person",
 		"COMMENT ON SCHEMA hr IS 's'; COMMENT ON INDEX one_mail IS 'i'; COMMENT ON POLICY mine ON " +
 			"hr.team IS 'p'": "sets the comment on schema hr",
+		"GRANT SELECT (ctid) ON person TO PUBLIC": "changes privileges of table public.person",
 		"GRANT ALL ON person TO PUBLIC; REVOKE SELECT ON person FROM " +
 			"postgres": "changes privileges of table public.person",
 		"REVOKE ALL ON person FROM PUBLIC; REVOKE INSERT ON person " +

@@ -34,6 +34,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		a.attfdwoptions)
 		FROM rel r JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped LEFT
 		JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+	UNION ALL SELECT r.oid, a.attnum, format('system column %s %s %s', r.name, a.attname, a.attacl) FROM rel r
+		JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum < 0 AND a.attacl IS NOT NULL
 	UNION ALL SELECT x.oid, 0, format('constraint %s %s %s %s %s %s %s', coalesce(x.conrelid::regclass::text,
 	x.contypid::regtype::text), x.conname, pg_get_constraintdef(x.oid), x.convalidated, x.connoinherit,
 		x.conislocal, x.coninhcount)

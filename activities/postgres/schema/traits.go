@@ -105,6 +105,8 @@ const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '
 		ELSE 'TABLE ' END || name, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
 		ELSE 'r' END::"char", relowner)), NULL FROM rel WHERE relkind NOT IN ('i', 'I')
 		UNION ALL SELECT att.of, '', '', 'TABLE ' || tab, attacl, '(' || col || ')' FROM att WHERE attacl IS NOT NULL
+		UNION ALL SELECT tab.oid, '', '', 'TABLE ' || name, attacl, '(' || attname || ')' FROM tab
+			JOIN pg_attribute ON attrelid = tab.oid AND attnum < 0 AND attacl IS NOT NULL
 		UNION ALL SELECT oid, 'function', name, 'ROUTINE ' || name, coalesce(proacl, acldefault('f', proowner)), NULL FROM fun
 		UNION ALL SELECT oid, 'type', name, 'TYPE ' || name, coalesce(typacl, acldefault('T', typowner)), NULL FROM typ
 		UNION ALL SELECT oid, 'schema', name, 'SCHEMA ' || name, coalesce(nspacl, acldefault('n', nspowner)), NULL FROM nsp),
