@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -48,4 +49,33 @@ func TestEveryCatalogIsDescribedOrRefused(t *testing.T) {
 		require.Equal(t, []string{each.Name}, builtIn)
 	}
 	require.Equal(t, len(described), known, "a catalog that this server does not have is described")
+}
+
+// TestEveryColumnOfADescribedCatalogIsKnown: this server has none that nobody has looked at. If it
+// had one, a change of it would be described.
+func TestEveryColumnOfADescribedCatalogIsKnown(t *testing.T) {
+	s := postgrestest.Need(t)
+	dsn := s.Admin(s.Database(t, "CREATE TABLE t (a int)"))
+	all := server.Databases{"main": {DSN: func() (string, error) { return dsn, nil }}}
+	c, err := all.Connect(t.Context(), "main", server.LookName)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	unknown, err := describeUnknown(c, knownColumns, nil)
+	require.NoError(t, err)
+	require.Empty(t, unknown)
+
+	fewer := slices.DeleteFunc(slices.Clone(knownColumns), func(column string) bool {
+		return column == "pg_class.reloptions" || column == "pg_sequence.seqcache"
+	})
+	was, err := describeUnknown(c, fewer, nil)
+	require.NoError(t, err)
+	require.NotEmpty(t, was)
+	require.NoError(t, c.Run("ALTER TABLE t SET (fillfactor = 70)"))
+	is, err := describeUnknown(c, fewer, nil)
+	require.NoError(t, err)
+	require.Len(t, is, len(was))
+	require.NotEqual(t, was, is)
+	none, err := describeUnknown(c, fewer, []uint32{})
+	require.NoError(t, err)
+	require.Empty(t, none)
 }

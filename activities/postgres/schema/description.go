@@ -51,8 +51,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT p.oid, 0, format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive,
 	p.polroles::regrole[], pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
 		FROM pg_policy p JOIN rel r ON r.oid = p.polrelid
-	UNION ALL SELECT h.inhrelid, 0, format('parent %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass, h.inhseqno,
-	pg_get_expr(c.relpartbound, c.oid)) FROM pg_inherits h JOIN rel c ON c.oid = h.inhrelid
+	UNION ALL SELECT h.inhrelid, 0, format('parent %s %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass, h.inhseqno,
+	h.inhdetachpending, pg_get_expr(c.relpartbound, c.oid)) FROM pg_inherits h JOIN rel c ON c.oid = h.inhrelid
 	UNION ALL SELECT r.oid, 0, format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart,
 	s.seqincrement, s.seqmax, s.seqmin, s.seqcache, s.seqcycle,
 		(SELECT format('%s.%I', a.attrelid::regclass, a.attname) FROM pg_depend d
@@ -71,7 +71,7 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		(t.typnotnull, t.typbasetype::regtype, t.typtypmod, t.typcollation::regcollation, t.typinput, t.typoutput,
 		t.typreceive, t.typsend, t.typmodin, t.typmodout, t.typanalyze, t.typalign, t.typstorage, t.typcategory,
 		t.typispreferred,
-			t.typdelim, t.typisdefined))
+			t.typdelim, t.typisdefined, t.typsubscript))
 		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR t.oid = ANY($1))
 	UNION ALL SELECT rngtypid, 0, format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype,
 	rngcollation::regcollation, (SELECT opcname FROM pg_opclass o WHERE o.oid = rngsubopc), rngcanonical, rngsubdiff))
@@ -187,6 +187,11 @@ func Describe(c *server.Connection) (text string, err error) {
 // and parts.
 func describe(c *server.Connection, ids []uint32, parts []int32) ([]string, error) {
 	lines, err := server.Collect(c, pgx.RowTo[string], describeSchema, ids, parts)
+	if err != nil {
+		return nil, err
+	}
+	unknown, err := describeUnknown(c, knownColumns, ids)
+	lines = append(lines, unknown...)
 	for i, line := range lines {
 		lines[i] = oneLine.Replace(line)
 	}
