@@ -234,12 +234,16 @@ func Lacking(all, other []Object) (missing []Object) {
 	return missing
 }
 
-// FirstDifference is a line of one description that the other lacks.
+// FirstDifference is a line of one description that the other lacks, or that is too much in the other.
 func FirstDifference(was, is string) string {
-	if missing := MissingLines(was, is); missing != nil {
+	missing, more := MissingLines(was, is), MissingLines(is, was)
+	switch {
+	case missing != nil:
 		return missing[0]
+	case more != nil:
+		return "the schema without " + more[0]
 	}
-	return "something is there that was not"
+	return "the schema in its order"
 }
 
 // MissingLines are the lines of one description that the other lacks.
