@@ -21,10 +21,10 @@ var shown = map[string]string{
 		attoptions attfdwoptions`,
 	"pg_cast": `oid castsource casttarget castfunc castcontext castmethod`,
 	"pg_class": `oid relname relnamespace reltype reloftype relowner relam reltablespace reltoastrelid relisshared
-		relpersistence relkind relnatts relchecks relrowsecurity relforcerowsecurity relreplident relispartition relacl
-		reloptions relpartbound`,
-	"pg_constraint": `oid conname connamespace contype condeferrable condeferred conenforced convalidated conrelid contypid
-		conindid conparentid confrelid confupdtype confdeltype confmatchtype conislocal coninhcount connoinherit conperiod
+		relpersistence relkind relispopulated relnatts relchecks relrowsecurity relforcerowsecurity relreplident
+		relispartition relacl reloptions relpartbound`,
+	"pg_constraint": `oid conname connamespace contype condeferrable condeferred conenforced convalidated conrelid
+		contypid conindid conparentid confrelid confupdtype confdeltype confmatchtype conislocal coninhcount connoinherit conperiod
 		conkey confkey conpfeqop conppeqop conffeqop confdelsetcols conexclop conbin`,
 	"pg_depend":      `classid objid objsubid refclassid refobjid refobjsubid deptype`,
 	"pg_description": `objoid classoid objsubid description`,
@@ -57,7 +57,6 @@ var volatile = []struct{ columns, why string }{
 		pg_statistic_ext_data.*`, "VACUUM and ANALYZE estimate them"},
 	{`pg_class.relfilenode pg_class.relrewrite pg_class.relfrozenxid pg_class.relminmxid pg_attribute.atthasmissing
 		pg_attribute.attmissingval`, "they say how rows are stored, and rows are compared themselves"},
-	{"pg_class.relispopulated", "whether a view holds rows is compared with the rows"},
 	{"pg_class.relhasindex pg_class.relhasrules pg_class.relhastriggers pg_class.relhassubclass",
 		"hints of the server, which stay when the last one is gone"},
 	{"pg_index.indcheckxmin pg_index.indisready pg_index.indislive", "they are states of an index that is being made"},

@@ -22,11 +22,11 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	line(of, sub, text) AS (
 	SELECT oid, 0, format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner)))
 	FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
-	UNION ALL SELECT oid, 0, format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind,
+	UNION ALL SELECT oid, 0, format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind,
 	relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
 	ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
 		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o
-		WHERE o.oid = rel.reltoastrelid), relam, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
+		WHERE o.oid = rel.reltoastrelid), relam, relispopulated, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
 	UNION ALL SELECT r.oid, a.attnum, format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod),
 		a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
