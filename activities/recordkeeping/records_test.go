@@ -1,4 +1,4 @@
-package recordkeeping_test
+package recordkeeping
 
 import (
 	"context"
@@ -8,20 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // one is a journal with the record of one token, which another call changes meanwhile.
 type one struct {
 	token     string
-	record    *recordkeeping.Record
-	meanwhile func(*recordkeeping.Record)
+	record    *Record
+	meanwhile func(*Record)
 	stored    int
 }
 
 func (*one) Records(context.Context) ([]activities.Record, []error, error) { return nil, nil, nil }
 
-func (o *one) Change(_ context.Context, token string, change func(*recordkeeping.Record) (bool, error)) error {
+func (o *one) Change(_ context.Context, token string, change func(*Record) (bool, error)) error {
 	if token != o.token {
 		return nil
 	}
@@ -43,32 +42,32 @@ func (o *one) Change(_ context.Context, token string, change func(*recordkeeping
 func TestWhatRetentionDoesToARecord(t *testing.T) {
 	t.Parallel()
 	ctx, until, holder := t.Context(), time.Now().Add(time.Hour), activities.Owner{Workflow: "rollback"}
-	commit := func(r recordkeeping.Records) error { return r.Commit(ctx, "t", until) }
-	hold := func(r recordkeeping.Records) error { _, err := r.Hold(ctx, "t", holder); return err }
-	endHold := func(r recordkeeping.Records) error { return r.EndHold(ctx, "t", holder) }
-	abandon := func(r recordkeeping.Records) error { return r.Abandon(ctx, "t") }
-	forget := func(r recordkeeping.Records) error { return r.Forget(ctx, "t") }
-	gone := recordkeeping.Times{Released: until}
+	commit := func(r Records) error { return r.Commit(ctx, "t", until) }
+	hold := func(r Records) error { _, err := r.Hold(ctx, "t", holder); return err }
+	endHold := func(r Records) error { return r.EndHold(ctx, "t", holder) }
+	abandon := func(r Records) error { return r.Abandon(ctx, "t") }
+	forget := func(r Records) error { return r.Forget(ctx, "t") }
+	gone := Times{Released: until}
 	for name, c := range map[string]struct {
-		is    recordkeeping.Record
-		do    func(recordkeeping.Records) error
+		is    Record
+		do    func(Records) error
 		keeps bool // it stays as it is
 	}{
-		"commit an open one":         {is: recordkeeping.Record{State: recordkeeping.Applied}, do: commit},
-		"commit one that is undone":  {is: recordkeeping.Record{State: recordkeeping.Undone}, do: commit, keeps: true},
-		"hold an open one":           {is: recordkeeping.Record{State: recordkeeping.Applied}, do: hold},
-		"hold one that is undone":    {is: recordkeeping.Record{State: recordkeeping.Undoing}, do: hold, keeps: true},
-		"end a hold that nobody has": {is: recordkeeping.Record{State: recordkeeping.Applied}, do: endHold, keeps: true},
-		"abandon an undo":            {is: recordkeeping.Record{State: recordkeeping.Undoing}, do: abandon},
-		"abandon an undo that has not begun": {is: recordkeeping.Record{State: recordkeeping.Applied}, do: abandon,
+		"commit an open one":         {is: Record{State: Applied}, do: commit},
+		"commit one that is undone":  {is: Record{State: Undone}, do: commit, keeps: true},
+		"hold an open one":           {is: Record{State: Applied}, do: hold},
+		"hold one that is undone":    {is: Record{State: Undoing}, do: hold, keeps: true},
+		"end a hold that nobody has": {is: Record{State: Applied}, do: endHold, keeps: true},
+		"abandon an undo":            {is: Record{State: Undoing}, do: abandon},
+		"abandon an undo that has not begun": {is: Record{State: Applied}, do: abandon,
 			keeps: true},
-		"forget one that was released": {is: recordkeeping.Record{State: recordkeeping.Released, Times: gone}, do: forget},
+		"forget one that was released": {is: Record{State: Released, Times: gone}, do: forget},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			is := c.is
 			j := &one{token: "t", record: &is}
-			r := recordkeeping.Records{Journals: j}
+			r := Records{Journals: j}
 			require.NoError(t, c.do(r))
 			if c.keeps {
 				require.Equal(t, c.is, *j.record)
@@ -85,9 +84,9 @@ func TestWhatRetentionDoesToARecord(t *testing.T) {
 func TestARecordThatAnotherCallChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	other, holder := activities.Owner{Workflow: "other"}, activities.Owner{Workflow: "rollback"}
-	j := &one{token: "t", record: &recordkeeping.Record{State: recordkeeping.Applied},
-		meanwhile: func(r *recordkeeping.Record) { r.Holders = append(r.Holders, other) }}
-	r := recordkeeping.Records{Journals: j}
+	j := &one{token: "t", record: &Record{State: Applied},
+		meanwhile: func(r *Record) { r.Holders = append(r.Holders, other) }}
+	r := Records{Journals: j}
 	held, err := r.Hold(t.Context(), "t", holder)
 	require.NoError(t, err)
 	require.True(t, held)
@@ -95,7 +94,7 @@ func TestARecordThatAnotherCallChangesMeanwhile(t *testing.T) {
 	require.NoError(t, r.EndHold(t.Context(), "t", other))
 	require.Equal(t, []activities.Owner{holder}, j.record.Holders)
 
-	j.meanwhile = func(r *recordkeeping.Record) { r.State = recordkeeping.Released }
+	j.meanwhile = func(r *Record) { r.State = Released }
 	held, err = r.Hold(t.Context(), "t", other)
 	require.NoError(t, err)
 	require.False(t, held, "its release has begun")
@@ -106,6 +105,6 @@ func TestARecordThatAnotherCallChangesMeanwhile(t *testing.T) {
 	require.ErrorContains(t, r.Forget(t.Context(), "t"), "it is still needed")
 	j.record.Released, j.record.Outcome = time.Now(), &activities.Abandoned
 	require.NoError(t, r.Forget(t.Context(), "t"))
-	require.Equal(t, recordkeeping.Record{State: recordkeeping.Released, Forgotten: true,
-		Times: recordkeeping.Times{Released: j.record.Released}}, *j.record)
+	require.Equal(t, Record{State: Released, Forgotten: true,
+		Times: Times{Released: j.record.Released}}, *j.record)
 }

@@ -24,8 +24,8 @@ var shown = map[string]string{
 		relpersistence relkind relispopulated relnatts relchecks relrowsecurity relforcerowsecurity relreplident
 		relispartition relacl reloptions relpartbound`,
 	"pg_constraint": `oid conname connamespace contype condeferrable condeferred conenforced convalidated conrelid
-		contypid conindid conparentid confrelid confupdtype confdeltype confmatchtype conislocal coninhcount connoinherit conperiod
-		conkey confkey conpfeqop conppeqop conffeqop confdelsetcols conexclop conbin`,
+		contypid conindid conparentid confrelid confupdtype confdeltype confmatchtype conislocal coninhcount connoinherit
+		conperiod conkey confkey conpfeqop conppeqop conffeqop confdelsetcols conexclop conbin`,
 	"pg_depend":      `classid objid objsubid refclassid refobjid refobjsubid deptype`,
 	"pg_description": `objoid classoid objsubid description`,
 	"pg_enum":        `oid enumtypid enumsortorder enumlabel`,
@@ -69,7 +69,7 @@ var knownColumns = listKnown()
 
 func listKnown() (all []string) {
 	for catalog, columns := range shown {
-		for _, column := range strings.Fields(columns) {
+		for column := range strings.FieldsSeq(columns) {
 			all = append(all, catalog+"."+column)
 		}
 	}

@@ -26,7 +26,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
 	ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
 		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o
-		WHERE o.oid = rel.reltoastrelid), relam, relispopulated, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
+		WHERE o.oid = rel.reltoastrelid), relam, relispopulated, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid)
+		END) FROM rel
 	UNION ALL SELECT r.oid, a.attnum, format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod),
 		a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
@@ -51,8 +52,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT p.oid, 0, format('policy %s %s %s %s %s %s %s', r.name, p.polname, p.polcmd, p.polpermissive,
 	p.polroles::regrole[], pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))
 		FROM pg_policy p JOIN rel r ON r.oid = p.polrelid
-	UNION ALL SELECT h.inhrelid, 0, format('parent %s %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass, h.inhseqno,
-	h.inhdetachpending, pg_get_expr(c.relpartbound, c.oid)) FROM pg_inherits h JOIN rel c ON c.oid = h.inhrelid
+	UNION ALL SELECT h.inhrelid, 0, format('parent %s %s %s %s %s', h.inhrelid::regclass, h.inhparent::regclass,
+	h.inhseqno, h.inhdetachpending, pg_get_expr(c.relpartbound, c.oid)) FROM pg_inherits h JOIN rel c ON c.oid = h.inhrelid
 	UNION ALL SELECT r.oid, 0, format('sequence %s %s %s %s %s %s %s %s %s', r.name, s.seqtypid::regtype, s.seqstart,
 	s.seqincrement, s.seqmax, s.seqmin, s.seqcache, s.seqcycle,
 		(SELECT format('%s.%I', a.attrelid::regclass, a.attname) FROM pg_depend d
