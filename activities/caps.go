@@ -69,21 +69,21 @@ func takeKnown(outputs map[string]any, undoOutputs []string) (others, known map[
 }
 
 func capUndone(u Undone) Undone {
-	u.Observed, u.Losses = headText(u.Observed, MaxText), capList(u.Losses)
-	capDrift(u.Drift)
+	u.Observed, u.Losses, u.Drift = headText(u.Observed, MaxText), capList(u.Losses), capDrift(u.Drift)
 	return u
 }
 
 func capObservation(o Observation) Observation {
-	o.Detail = headText(o.Detail, MaxText)
-	capDrift(o.Drift)
+	o.Detail, o.Drift = headText(o.Detail, MaxText), capDrift(o.Drift)
 	return o
 }
 
-func capDrift(d *Drift) {
-	if d != nil {
-		d.Diff = HeadDiff(d.Diff, MaxDiff)
+// capDrift returns a drift of its own: an action may return the same one to several calls.
+func capDrift(d *Drift) *Drift {
+	if d == nil {
+		return nil
 	}
+	return &Drift{Diff: HeadDiff(d.Diff, MaxDiff), Digest: d.Digest}
 }
 
 // capList keeps the first MaxItems of a list and replaces the others by their number.

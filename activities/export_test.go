@@ -2,6 +2,5 @@ package activities
 
 // CapDrift caps a drift as the wrapper does.
 func CapDrift(d Drift) Drift {
-	capDrift(&d)
-	return d
+	return *capDrift(&d)
 }
