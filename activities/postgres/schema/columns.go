@@ -80,7 +80,8 @@ func listKnown() (all []string) {
 }
 
 // describeUnknown describes, in lines, what columns hold that a later version of the server has and
-// that nobody has looked at: a change of one of them counts, and has no inverse.
+// that nobody has looked at: a change of one of them counts, and has no inverse. The schema public,
+// 2200, is no object of the server's own.
 func describeUnknown(c *server.Connection, known []string, ids []uint32) ([]string, error) {
 	type catalog struct {
 		Name    string
@@ -97,8 +98,9 @@ func describeUnknown(c *server.Connection, known []string, ids []uint32) ([]stri
 	var all []string
 	for _, each := range unknown {
 		all = append(all, fmt.Sprintf("SELECT format('%[1]s of %%s %%s', x.%[2]s::oid, to_jsonb(ROW(x.%[3]s))) FROM "+
-			"pg_catalog.%[1]s x WHERE x.%[2]s::oid >= %[4]d AND ($1::oid[] IS NULL OR x.%[2]s::oid = ANY($1))", each.Name,
-			described[each.Name], strings.Join(each.Columns, ", x."), server.FirstNormalObject))
+			"pg_catalog.%[1]s x WHERE (x.%[2]s::oid >= %[4]d OR x.%[2]s::oid = 2200) AND ($1::oid[] IS NULL OR "+
+			"x.%[2]s::oid = ANY($1))", each.Name, described[each.Name], strings.Join(each.Columns, ", x."),
+			server.FirstNormalObject))
 	}
 	return server.Collect(c, pgx.RowTo[string],
 		"SELECT line FROM ("+strings.Join(all, " UNION ALL ")+`) s(line) ORDER BY line COLLATE "C"`, ids)
