@@ -50,6 +50,10 @@ func release(w *world) {
 			w.t.Fatalf("Release: %v", err)
 		}
 	}
+	if w.Lapses {
+		w.mustBeBefore("after Release")
+		left = w.manifest()
+	}
 	w.mustBe(left, "after Release")
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply after Release", err, activities.Fenced)

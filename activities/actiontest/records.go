@@ -74,6 +74,10 @@ func records(w *world) {
 		w.t.Fatalf("Hold of a committed step that was released: %t, %v", held, err)
 	}
 	w.mustForget(w.first)
+	if w.Lapses {
+		w.mustBeBefore("after Commit, Release and Forget")
+		left = w.manifest()
+	}
 	w.mustBe(left, "after Commit, Release and Forget")
 	_, err := w.apply(w.first, "")
 	w.mustFail("Apply of what is forgotten", err, activities.Fenced)

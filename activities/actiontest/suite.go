@@ -51,6 +51,9 @@ type Case struct {
 	// Anew means that a redo runs the forward again and needs nothing kept: neither later changes nor
 	// a release stop it.
 	Anew bool
+	// Lapses means that what the step has made lasts as long as its record: a release makes the world
+	// as before.
+	Lapses bool
 	// Brief leaves out breaking rollback, redo and reset at each of their points, and half of the
 	// tests that break nothing, because another case of the same code does that.
 	Brief bool

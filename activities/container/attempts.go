@@ -67,11 +67,11 @@ func (r *execution) containerOf(ctx context.Context, n int) (string, error) {
 	if err := r.token.CheckOpen(); err != nil {
 		return "", err
 	}
-	to, before, err := rollbackOf(r.token, r.entry.Token, r.rec, attemptDoc(n))
+	to, _, err := rollbackOf(r.token, r.entry.Token, r.rec, attemptDoc(n))
 	if err != nil {
 		return "", err
 	}
-	back, err := r.rollBack(ctx, r.token, r.rec, to, before, nil)
+	back, err := r.rollBack(ctx, r.token, r.rec, to, nil)
 	if err != nil {
 		return "", err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
-	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
 
 // isLost says that a container has been removed, with what its checkpoint lay over: no rollback can
@@ -40,8 +40,8 @@ func (x *execAction) settleLost(ctx context.Context, t *journal.Token, rec stepR
 	if err != nil {
 		return activities.Undone{}, err
 	}
-	differs, err := x.copies(t, rec).Restore(ctx, checkpoint.UndoTurn, "", before, seen)
-	if newer := (*volumes.DriftError)(nil); errors.As(err, &newer) {
+	differs, err := x.copies(t, rec).Restore(ctx, checkpoint.UndoTurn, "", seen)
+	if newer := (*snapshot.DriftError)(nil); errors.As(err, &newer) {
 		return x.driftOfVolumes(ctx, t, rec, before)
 	}
 	if err != nil {

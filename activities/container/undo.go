@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
 
 func (x *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
@@ -92,8 +93,8 @@ func (x *execAction) takeBack(ctx context.Context, e activities.Entry, u *undoin
 			return activities.Undone{}, err
 		}
 	}
-	back, err := x.rollBack(ctx, t, rec, to, before, seen)
-	if newer := (*volumes.DriftError)(nil); errors.As(err, &newer) {
+	back, err := x.rollBack(ctx, t, rec, to, seen)
+	if newer := (*snapshot.DriftError)(nil); errors.As(err, &newer) {
 		return x.driftOfVolumes(ctx, t, rec, before)
 	}
 	if err != nil {
@@ -198,7 +199,7 @@ func (x *execAction) prepareRollback(ctx context.Context, e activities.Entry, u 
 	if drift != nil {
 		seen = now.Now
 	}
-	if err := x.copies(t, rec).CheckCopies(ctx, before); err != nil {
+	if err := x.copies(t, rec).CheckCopies(ctx); err != nil {
 		return undone, nil, false, err
 	}
 	if err := x.copies(t, rec).CheckWriters(ctx, now.ID); err != nil {

@@ -23,7 +23,7 @@ func (x *execAction) copies(t *journal.Token, rec stepRecord) volumes.Copies {
 
 // rollBack rolls the container back, and with it the volumes that the step keeps copies of: while
 // nothing of what the rollback has started runs. Seen is what may be overwritten of them; nil: all.
-func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRecord, to checkpoint.Rollback, before,
+func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRecord, to checkpoint.Rollback,
 	seen manifest.Manifest) (checkpoint.Restoration, error) {
 	if len(rec.Volumes) == 0 {
 		return x.backends.Of(rec.Backend).RollBack(ctx, to)
@@ -37,7 +37,7 @@ func (x *execAction) rollBack(ctx context.Context, t *journal.Token, rec stepRec
 	if err != nil {
 		return back, err
 	}
-	differs, err := x.copies(t, rec).Restore(ctx, to.Turn, back.ID, before, seen)
+	differs, err := x.copies(t, rec).Restore(ctx, to.Turn, back.ID, seen)
 	if err != nil {
 		return back, err
 	}

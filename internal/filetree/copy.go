@@ -105,7 +105,7 @@ func (c *Copier) CopyFolder(from, to Node) error {
 		if err := c.Copy(sub, int(into.Fd()), name); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		c.Tally.addNode()
+		c.Tally.AddNode()
 		return nil
 	})
 	if err != nil {
@@ -114,31 +114,52 @@ func (c *Copier) CopyFolder(from, to Node) error {
 	return c.CopyMetadata(from, to)
 }
 
-// CopyMetadata gives a node the metadata of another. The owner comes first, since changing it
-// clears setuid and capabilities; the mode comes after the attributes, since it may forbid setting
-// them.
+// Metadata is what a node has beside its content.
+type Metadata struct {
+	UID, GID uint32
+	Mode     uint32 // permissions; a link has none
+	// Attributes are all extended ones.
+	Attributes         map[string][]byte
+	Accessed, Modified unix.Timespec
+}
+
+// Metadata reads a node's.
+func (n Node) Metadata() (Metadata, error) {
+	attributes, err := n.Attributes()
+	return Metadata{n.Stat.Uid, n.Stat.Gid, n.Stat.Mode & 0o7777, attributes, n.Stat.Atim, n.Stat.Mtim}, err
+}
+
+// SetMetadata gives a node exactly this metadata.
+func (n Node) SetMetadata(m Metadata) error { return new(Copier).setMetadata(n, m) }
+
+// CopyMetadata gives a node the metadata of another.
 func (c *Copier) CopyMetadata(from, to Node) error {
-	wanted, err := from.Attributes()
+	m, err := from.Metadata()
 	if err != nil {
 		return err
 	}
 	if c.Attributes != nil {
-		wanted = c.Attributes(wanted)
+		m.Attributes = c.Attributes(m.Attributes)
 	}
-	err = unix.Fchownat(to.FD, "", int(from.Stat.Uid), int(from.Stat.Gid), unix.AT_EMPTY_PATH)
+	return c.setMetadata(to, m)
+}
+
+// setMetadata sets the owner first, since changing it clears setuid and capabilities, and the mode
+// after the attributes, since it may forbid setting them.
+func (c *Copier) setMetadata(to Node, m Metadata) error {
+	err := unix.Fchownat(to.FD, "", int(m.UID), int(m.GID), unix.AT_EMPTY_PATH)
 	if err != nil && (!c.Lenient || !isDenied(err)) {
 		return fmt.Errorf("chown: %w", err)
 	}
-	if err := c.setAttributes(to, wanted); err != nil {
+	if err := c.setAttributes(to, m.Attributes); err != nil {
 		return err
 	}
-	if from.Kind() != unix.S_IFLNK {
-		if err := unix.Chmod(to.Path(), from.Stat.Mode&0o7777); err != nil {
+	if to.Kind() != unix.S_IFLNK {
+		if err := unix.Chmod(to.Path(), m.Mode); err != nil {
 			return fmt.Errorf("chmod: %w", err)
 		}
 	}
-	times := []unix.Timespec{from.Stat.Atim, from.Stat.Mtim}
-	if err := unix.UtimesNanoAt(to.FD, "", times, unix.AT_EMPTY_PATH); err != nil {
+	if err := unix.UtimesNanoAt(to.FD, "", []unix.Timespec{m.Accessed, m.Modified}, unix.AT_EMPTY_PATH); err != nil {
 		return fmt.Errorf("times: %w", err)
 	}
 	return nil
@@ -172,51 +193,6 @@ func isDenied(err error) bool {
 }
 
 var errTaken = errors.New("its name now refers to something else")
-
-// Clone copies one node, exactly except for its inode, to a new name in an open folder; a folder
-// without its content. The tally may be nil.
-func Clone(from string, folder int, name string, tally *Tally) error {
-	source, err := Open(unix.AT_FDCWD, from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	content, err := createNode(source, folder, name, tally)
-	if err != nil {
-		return err
-	}
-	if content != nil {
-		content.Close()
-	}
-	to, err := Open(folder, name)
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	if err := new(Copier).CopyMetadata(source, to); err != nil {
-		return err
-	}
-	tally.addNode()
-	return nil
-}
-
-// MakeAlike makes a folder in an open folder with the metadata of another.
-func MakeAlike(from string, folder int, name string) error {
-	source, err := Open(unix.AT_FDCWD, from)
-	if err != nil {
-		return err
-	}
-	defer source.Close()
-	to, err := Open(folder, name)
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	if source.Kind() != unix.S_IFDIR || to.Kind() != unix.S_IFDIR {
-		return errTaken
-	}
-	return new(Copier).CopyMetadata(source, to)
-}
 
 // CopyTo makes to an exact, synced copy of the folder from, replacing what was there. If others
 // write to from meanwhile, the copy is not of one moment. The tally may be nil.
@@ -322,7 +298,7 @@ func copyContent(in, out *os.File, size int64, tally *Tally) error {
 			if err != nil {
 				return err
 			}
-			tally.addBytes(n)
+			tally.AddBytes(n)
 			at += n
 		}
 	}

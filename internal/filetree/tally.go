@@ -14,13 +14,15 @@ func (t *Tally) Nodes() int64 { return t.nodes.Load() }
 // Bytes is how many bytes of files are copied, without holes.
 func (t *Tally) Bytes() int64 { return t.bytes.Load() }
 
-func (t *Tally) addNode() {
+// AddNode counts one more.
+func (t *Tally) AddNode() {
 	if t != nil {
 		t.nodes.Add(1)
 	}
 }
 
-func (t *Tally) addBytes(n int64) {
+// AddBytes counts more bytes.
+func (t *Tally) AddBytes(n int64) {
 	if t != nil {
 		t.bytes.Add(n)
 	}

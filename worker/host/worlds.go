@@ -10,6 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/redis"
@@ -21,7 +22,7 @@ import (
 // Kinds are the kinds of worlds that a config can open. A program that has others adds them before
 // it calls [Hooks].
 var Kinds = []activities.Kind{
-	file.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind,
+	file.Kind, folder.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind,
 	mcpserver.Kind,
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 )
 
@@ -25,6 +26,22 @@ type Copies struct {
 }
 
 func (c Copies) dir() string { return filepath.Join(c.Token.Dir(), "volumes") }
+
+// load is what was kept of a volume, and the store that has it.
+func (c Copies) load(v Volume) (*snapshot.Store, snapshot.Content, error) {
+	store, err := snapshot.Open(c.dir())
+	if err != nil {
+		return nil, nil, err
+	}
+	_, content, err := store.Load(v.Name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = &snapshot.DamageError{Why: "its copy is gone from " + c.dir()}
+	case err == nil && content.Digest() != v.Kept:
+		err = &snapshot.DamageError{Why: "its copy in " + c.dir() + " is another than the step kept"}
+	}
+	return store, content, err
+}
 
 // stage is a folder beside a volume, on its filesystem and which nobody sees, of the token's own.
 func (c Copies) stage(v Volume) string {
@@ -40,14 +57,15 @@ func (c Copies) Keep(ctx context.Context, into ...manifest.Manifest) error {
 	if err := c.Token.Make(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(c.dir(), 0o700); err != nil {
+	store, err := snapshot.Open(c.dir())
+	if err != nil {
 		return err
 	}
 	for i, v := range c.Volumes {
 		progress, stop := v.showProgress(ctx)
-		content, err := Copy(v.Root, filepath.Join(c.dir(), v.Name), progress)
+		content, err := store.Keep(ctx, snapshot.Root{Path: v.Root}, snapshot.Keeping{Name: v.Name, Progress: progress})
 		stop()
-		if busy := (*BusyError)(nil); errors.As(err, &busy) {
+		if busy := (*snapshot.BusyError)(nil); errors.As(err, &busy) {
 			return activities.Errorf(activities.Refused, "volumes: %v; stop what does, or %s", busy, wayOut)
 		}
 		if err != nil {
@@ -58,7 +76,7 @@ func (c Copies) Keep(ctx context.Context, into ...manifest.Manifest) error {
 				v.addContent(m, content)
 			}
 		}
-		c.Volumes[i].Files, c.Volumes[i].Bytes = content.Files(), content.Bytes()
+		c.Volumes[i].Files, c.Volumes[i].Bytes, c.Volumes[i].Kept = content.Paths(), content.Bytes(), content.Digest()
 	}
 	point.Reach("container.exec:volumes-kept")
 	return nil
@@ -71,7 +89,7 @@ func (c Copies) Drop() error {
 
 func (c Copies) clearStages() (err error) {
 	for _, v := range c.Volumes {
-		err = errors.Join(err, (Restore{Stage: c.stage(v)}).Clear())
+		err = errors.Join(err, (snapshot.Restore{Stage: c.stage(v)}).Clear())
 	}
 	return err
 }
@@ -85,8 +103,7 @@ type restoration struct {
 
 // Restore brings the volumes back, once for each turn, and says what of them is not as before. In
 // is the id of the container that the step's has become. Seen is what may be overwritten; nil: all.
-func (c Copies) Restore(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string,
-	err error) {
+func (c Copies) Restore(ctx context.Context, turn, in string, seen manifest.Manifest) (differs []string, err error) {
 	unlock, err := c.awaitTurn(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +115,7 @@ func (c Copies) Restore(ctx context.Context, turn, in string, before, seen manif
 		return nil, err
 	}
 	if !found {
-		if done.Differs, err = c.restoreAll(ctx, turn, in, before, seen); err != nil {
+		if done.Differs, err = c.restoreAll(ctx, turn, in, seen); err != nil {
 			return nil, err
 		}
 		if _, err := c.Token.Create(Document(turn), &done); err != nil {
@@ -139,15 +156,14 @@ func (c Copies) CheckWriters(ctx context.Context, in string) error {
 }
 
 // CheckCopies is DamagedRecord where a copy is not as it was kept.
-func (c Copies) CheckCopies(ctx context.Context, before manifest.Manifest) error {
+func (c Copies) CheckCopies(ctx context.Context) error {
 	for _, v := range c.Volumes {
-		want, err := v.contentIn(before)
-		if err != nil {
-			return err
+		store, content, err := c.load(v)
+		if err == nil {
+			progress, stop := v.showProgress(ctx)
+			err = store.Check(ctx, content, progress)
+			stop()
 		}
-		progress, stop := v.showProgress(ctx)
-		err = Restore{Copy: filepath.Join(c.dir(), v.Name), Want: want, Progress: progress}.checkCopy()
-		stop()
 		if err != nil {
 			return v.explain(err)
 		}
@@ -157,14 +173,13 @@ func (c Copies) CheckCopies(ctx context.Context, before manifest.Manifest) error
 
 // explain names the volume in an error of its restoration.
 func (v Volume) explain(err error) error {
-	if damaged := (*DamageError)(nil); errors.As(err, &damaged) {
+	if damaged := (*snapshot.DamageError)(nil); errors.As(err, &damaged) {
 		return activities.Errorf(activities.DamagedRecord, "volume %s: %v", v.Name, damaged)
 	}
 	return fmt.Errorf("volume %s: %w", v.Name, err)
 }
 
-func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen manifest.Manifest) (differs []string,
-	err error) {
+func (c Copies) restoreAll(ctx context.Context, turn, in string, seen manifest.Manifest) (differs []string, err error) {
 	if err := c.CheckWriters(ctx, in); err != nil {
 		return nil, err
 	}
@@ -173,12 +188,9 @@ func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen ma
 			return nil, activities.Errorf(activities.ActionFailed,
 				"volume %s is gone; docker volume create %[1]s makes it anew, and what it held is put into it", v.Name)
 		}
-		r := Restore{
-			Root: v.Root, Copy: filepath.Join(c.dir(), v.Name), Stage: c.stage(v),
-			Over: func() error { return c.checkTurn(turn) },
-		}
-		if r.Want, err = v.contentIn(before); err != nil {
-			return nil, err
+		r := snapshot.Restore{Root: snapshot.Root{Path: v.Root}, Stage: c.stage(v), Over: func() error { return c.checkTurn(turn) }}
+		if r.From, r.Want, err = c.load(v); err != nil {
+			return nil, v.explain(err)
 		}
 		if seen != nil {
 			if r.Seen, err = v.contentIn(seen); err != nil {
@@ -187,7 +199,7 @@ func (c Copies) restoreAll(ctx context.Context, turn, in string, before, seen ma
 		}
 		progress, stop := v.showProgress(ctx)
 		r.Progress = progress
-		left, err := r.Run()
+		left, err := r.Run(ctx)
 		stop()
 		if err != nil {
 			return nil, v.explain(err)

@@ -10,14 +10,14 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
 
 // AddTo adds what volumes hold now to a manifest. One that is gone holds nothing.
 func AddTo(ctx context.Context, m manifest.Manifest, all []Volume) error {
 	for _, v := range all {
 		progress, stop := v.showProgress(ctx)
-		progress.begin("reading")
-		c, err := Of(v.Root)
+		c, err := snapshot.Scan(ctx, snapshot.Root{Path: v.Root}, progress)
 		stop()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -37,17 +37,16 @@ func Weigh(m manifest.Manifest, all []Volume) error {
 		if err != nil {
 			return err
 		}
-		all[i].Files, all[i].Bytes = c.Files(), c.Bytes()
+		all[i].Files, all[i].Bytes = c.Paths(), c.Bytes()
 	}
 	return nil
 }
 
-func (v Volume) addContent(m manifest.Manifest, c Content) {
+func (v Volume) addContent(m manifest.Manifest, c snapshot.Content) {
 	for at, e := range c {
 		n := manifest.Node{
 			Path: v.path(at), Kind: e.Kind, Mode: int64(e.Mode), Owner: fmt.Sprintf("%d:%d", e.UID, e.GID), MTime: e.MTime,
-			Size:   e.Size,
-			Digest: e.Digest, Link: e.Link, Caps: e.Attributes, File: e.Same,
+			Size: e.Size, Digest: e.Digest, Link: e.Target, Caps: e.Attributes, File: e.Same,
 		}
 		if e.Device != 0 {
 			n.Device = strconv.FormatUint(e.Device, 16)
@@ -57,15 +56,16 @@ func (v Volume) addContent(m manifest.Manifest, c Content) {
 }
 
 // contentIn is what a manifest says of a volume.
-func (v Volume) contentIn(m manifest.Manifest) (Content, error) {
-	c := Content{}
+func (v Volume) contentIn(m manifest.Manifest) (snapshot.Content, error) {
+	c := snapshot.Content{}
 	for at, n := range m {
 		at, in := strings.CutPrefix(at, v.path(""))
 		if !in || !strings.HasPrefix(at, "/") {
 			continue
 		}
-		e := Entry{
-			Path: at, Kind: n.Kind, Mode: uint32(n.Mode), MTime: n.MTime, Size: n.Size, Digest: n.Digest, Attributes: n.Caps, Link: n.Link, Same: n.File, //nolint:gosec // it was one
+		e := snapshot.Entry{
+			Path: at, Kind: n.Kind, Mode: uint32(n.Mode), MTime: n.MTime, Size: n.Size, Digest: n.Digest, //nolint:gosec // it was one
+			Attributes: n.Caps, Target: n.Link, Same: n.File,
 		}
 		var err error
 		if n.Device != "" {
@@ -78,4 +78,9 @@ func (v Volume) contentIn(m manifest.Manifest) (Content, error) {
 		c[at] = e
 	}
 	return c, nil
+}
+
+// showProgress has the progress shown until stop is called.
+func (v Volume) showProgress(ctx context.Context) (p *snapshot.Progress, stop func()) {
+	return snapshot.Show(ctx, "volume "+v.Name)
 }

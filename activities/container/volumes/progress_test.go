@@ -1,6 +1,7 @@
 package volumes_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,7 +103,7 @@ func TestCopiesTellHowFarTheyHaveCome(t *testing.T) {
 	s := newScene(t, false)
 	s.box.Run(t, "rm -r /data/a /data/same /data/d")
 	for _, name := range []string{"a", "b"} {
-		require.NoError(t, os.WriteFile(filepath.Join(s.root, name), make([]byte, 3<<20), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(s.root, name), bytes.Repeat([]byte(name), 3<<20), 0o600))
 	}
 	before, e := s.holds(), s.entry()
 
@@ -120,7 +121,7 @@ func TestCopiesTellHowFarTheyHaveCome(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.NotEmpty(t, before.Changes(s.holds()))
 
-	copied := newHold(t, filepath.Join(s.state, "container", "tokens", e.Token, "volumes", s.volume, "a"))
+	copied := newHold(t, s.chunk(e, strings.Repeat("a", 256<<10)))
 	told, ended = s.call("container.exec.undo", activities.Backward{Entry: e})
 	s.await(told, "volume "+s.volume+": checking the copy")
 	copied.release()

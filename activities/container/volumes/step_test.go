@@ -2,6 +2,7 @@ package volumes_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -90,6 +91,15 @@ func (s *scene) holds() found.Snapshot {
 	return all
 }
 
+// chunk is where a step keeps a piece of a file.
+func (s *scene) chunk(e activities.Entry, content string) string {
+	s.Helper()
+	name := fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
+	at := filepath.Join(s.state, "container", "tokens", e.Token, "volumes", "chunks", name[:2], name[2:])
+	require.FileExists(s, at)
+	return at
+}
+
 func (s *scene) undo(e activities.Entry, d activities.Decision) activities.Undone {
 	s.Helper()
 	u, err := s.action.Undo(s.Context(), e, d)
@@ -162,8 +172,7 @@ func TestADamagedCopyParksAndNothingIsHalfRestored(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, false)
 	e := s.did(change)
-	kept := filepath.Join(s.state, "container", "tokens", e.Token, "volumes", s.volume)
-	require.NoError(t, os.WriteFile(filepath.Join(kept, "same"), []byte("peek\n"), 0o600))
+	require.NoError(t, os.WriteFile(s.chunk(e, "same\n"), []byte("peek\n"), 0o600))
 	left := s.holds()
 	_, err := s.action.Undo(t.Context(), e, activities.Decision{})
 	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)

@@ -31,6 +31,8 @@ type Volume struct {
 	// Files and Bytes are what a copy of it takes.
 	Files int   `json:"files,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
+	// Kept is the digest of what a copy holds.
+	Kept activities.Digest `json:"kept,omitempty"`
 }
 
 func (v Volume) path(at string) string { return v.Name + ":" + at }

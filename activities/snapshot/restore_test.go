@@ -1,4 +1,4 @@
-package volumes_test
+package snapshot
 
 import (
 	"crypto/sha256"
@@ -15,25 +15,24 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-62bf7108/unwind/activities/container/volumes"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// shelf is a volume with a copy of it.
+// shelf is a folder that is kept in a store.
 type shelf struct {
 	*testing.T
-	root, copy, stage string
-	want              volumes.Content
+	root, stage string
+	store       *Store
+	want        Content
 }
 
-// newShelf makes a volume that holds each kind of thing, and a copy of it.
+// newShelf makes a folder that holds each kind of thing, and keeps it.
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
-	testrun.NeedRoot(t, "volumes")
+	testrun.NeedRoot(t, "devices and owners")
 	testrun.NeedShell(t)
 	dir := t.TempDir()
-	s := &shelf{T: t, root: filepath.Join(dir, "volume", "_data"), copy: filepath.Join(dir, "copy"),
-		stage: filepath.Join(dir, "volume", "stage")}
+	s := &shelf{T: t, root: filepath.Join(dir, "beside", "root"), stage: filepath.Join(dir, "beside", "stage")}
 	require.NoError(t, os.MkdirAll(s.root, 0o755))
 	s.sh(`mkdir -p a/b c empty doomed/sub; echo one >a/b/f; echo two >c/g; echo keep >same; ln -s ../nowhere a/link; ln a/b/f c/hard
 		echo x >doomed/sub/x; mkfifo -m 600 pipe; mknod -m 640 dev b 7 9; truncate -s 8M sparse; echo end >>sparse; echo r >turns
@@ -46,7 +45,9 @@ func newShelf(t *testing.T) *shelf {
 		"0500ffffffff10000500ffffffff20000500ffffffff")
 	require.NoError(t, err)
 	require.NoError(t, unix.Setxattr(filepath.Join(s.root, "a"), "system.posix_acl_default", list, 0))
-	s.want, err = volumes.Copy(s.root, s.copy, nil)
+	s.store, err = Open(filepath.Join(dir, "store"))
+	require.NoError(t, err)
+	s.want, err = s.store.Keep(t.Context(), Root{Path: s.root}, Keeping{Name: "kept"})
 	require.NoError(t, err)
 	return s
 }
@@ -64,14 +65,21 @@ func (s *shelf) set(at, name, value string) {
 	require.NoError(s, unix.Setxattr(filepath.Join(s.root, at), name, []byte(value), 0))
 }
 
-func (s *shelf) restore() volumes.Restore {
-	return volumes.Restore{Root: s.root, Copy: s.copy, Want: s.want, Stage: s.stage, Over: func() error { return nil }}
+func (s *shelf) restore() Restore {
+	return Restore{Root: Root{Path: s.root}, From: s.store, Want: s.want, Stage: s.stage, Over: func() error { return nil }}
 }
 
-// run restores, and makes sure that nothing is left beside the volume.
-func (s *shelf) run(r volumes.Restore) error {
+func (s *shelf) scan() Content {
 	s.Helper()
-	differs, err := r.Run()
+	now, err := Scan(s.Context(), Root{Path: s.root}, nil)
+	require.NoError(s, err)
+	return now
+}
+
+// run restores, and makes sure that nothing is left beside the folder.
+func (s *shelf) run(r Restore) error {
+	s.Helper()
+	differs, err := r.Run(s.Context())
 	if err == nil {
 		require.Empty(s, differs)
 	}
@@ -164,18 +172,23 @@ func TestATimeThatAloneDiffersComesBack(t *testing.T) {
 }
 
 func TestADamagedCopyIsToldAndNothingIsRestored(t *testing.T) {
+	chunkOf := func(s *shelf, at string) string {
+		name, err := nameOf(s.want[at])
+		require.NoError(s, err)
+		return s.store.chunkPath(name)
+	}
 	for name, damage := range map[string]func(s *shelf) error{
-		"content": func(s *shelf) error { return os.WriteFile(filepath.Join(s.copy, "same"), []byte("peek\n"), 0o600) },
-		"gone":    func(s *shelf) error { return os.Remove(filepath.Join(s.copy, "c", "g")) },
-		"mode":    func(s *shelf) error { return os.Chmod(filepath.Join(s.copy, "a"), 0o777) },
-		"all":     func(s *shelf) error { return os.RemoveAll(s.copy) },
+		"content": func(s *shelf) error { return os.WriteFile(chunkOf(s, "/c/g"), []byte("peek\n"), 0o600) },
+		"gone":    func(s *shelf) error { return os.Remove(chunkOf(s, "/a/b/f")) },
+		"list":    func(s *shelf) error { return os.Truncate(chunkOf(s, "/sparse"), 32) },
+		"all":     func(s *shelf) error { return os.RemoveAll(s.store.dir) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf(t)
 			s.sh(everyChange)
 			require.NoError(t, damage(s))
 			left := s.everything(true)
-			var damaged *volumes.DamageError
+			var damaged *DamageError
 			require.ErrorAs(t, s.run(s.restore()), &damaged)
 			require.Equal(t, left, s.everything(true))
 		})
@@ -186,18 +199,15 @@ func TestNewerWorkIsNotOverwritten(t *testing.T) {
 	s := newShelf(t)
 	s.sh(everyChange)
 	r := s.restore()
-	var err error
-	r.Seen, err = volumes.Of(s.root)
-	require.NoError(t, err)
+	r.Seen = s.scan()
 	s.sh("echo mine >new; echo mine >c/mine; rm x/y/z")
 	left := s.everything(true)
-	var drifted *volumes.DriftError
+	var drifted *DriftError
 	require.ErrorAs(t, s.run(r), &drifted)
 	require.Equal(t, []string{"/c/mine", "/new", "/new-too"}, drifted.Paths, "what is as before already is nobody's")
 	require.Equal(t, left, s.everything(true))
 	s.sh("rm c/mine; echo new >new")
-	r.Seen, err = volumes.Of(s.root)
-	require.NoError(t, err)
+	r.Seen = s.scan()
 	require.NoError(t, s.run(r))
 }
 
@@ -215,20 +225,20 @@ func TestALateCallChangesNothing(t *testing.T) {
 		left = s.everything(true)
 		return nil // as a call that has just asked
 	}
-	_, err := late.Run()
+	_, err := late.Run(t.Context())
 	require.Error(t, err)
 	require.True(t, over)
 	require.NoError(t, late.Clear())
 	require.Equal(t, left, s.everything(true))
 
 	late.Over = func() error { return errors.New("it is over") }
-	_, err = late.Run()
+	_, err = late.Run(t.Context())
 	require.ErrorContains(t, err, "it is over")
 	require.NoError(t, late.Clear())
 	require.Equal(t, left, s.everything(true))
 }
 
-func TestNoLinkLeadsOutOfAVolume(t *testing.T) {
+func TestNoLinkLeadsOutOfAFolder(t *testing.T) {
 	s := newShelf(t)
 	outside := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "g"), []byte("not yours"), 0o600))
@@ -241,11 +251,11 @@ func TestNoLinkLeadsOutOfAVolume(t *testing.T) {
 	require.Equal(t, "not yours", string(content))
 }
 
-// TestAVolumeThatIsGoneIsNotMadeAnew: its engine makes volumes.
-func TestAVolumeThatIsGoneIsNotMadeAnew(t *testing.T) {
+// TestAFolderThatIsGoneIsNotMadeAnew: whoever has removed it may have meant that.
+func TestAFolderThatIsGoneIsNotMadeAnew(t *testing.T) {
 	s := newShelf(t)
 	require.NoError(t, os.RemoveAll(filepath.Dir(s.root)))
-	_, err := s.restore().Run()
+	_, err := s.restore().Run(t.Context())
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoDirExists(t, filepath.Dir(s.root))
 }

@@ -1,4 +1,4 @@
-package volumes
+package snapshot
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
-// Progress is how far the work on a volume has come, for people who watch. A nil one is told
+// Progress is how far the work on a folder has come, for people who watch. A nil one is told
 // nothing.
 type Progress struct{ now atomic.Pointer[phase] }
 
@@ -27,20 +27,20 @@ func (p *Progress) begin(doing string) *filetree.Tally {
 	return &next.copied
 }
 
-func (p *Progress) lines(volume string) []string {
+func (p *Progress) lines(of string) []string {
 	now := p.now.Load()
 	if now == nil {
 		return nil
 	}
-	line := "volume " + volume + ": " + now.doing
+	line := of + ": " + now.doing
 	if nodes, bytes := now.copied.Nodes(), now.copied.Bytes(); nodes > 0 || bytes > 0 {
 		line += fmt.Sprintf(", %s (%d MB) so far", activities.CountOf(nodes, "path"), bytes>>20)
 	}
 	return []string{line}
 }
 
-// showProgress has the progress shown until stop is called.
-func (v Volume) showProgress(ctx context.Context) (p *Progress, stop func()) {
+// Show has the progress of the work on something shown until stop is called.
+func Show(ctx context.Context, of string) (p *Progress, stop func()) {
 	p = &Progress{}
-	return p, activities.ShowProgress(ctx, func() []string { return p.lines(v.Name) })
+	return p, activities.ShowProgress(ctx, func() []string { return p.lines(of) })
 }

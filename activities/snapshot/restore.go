@@ -1,11 +1,11 @@
-package volumes
+package snapshot
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,28 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
+	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
 // Restore says what to bring back.
 type Restore struct {
-	// Root is the volume, Copy a copy of it, and Want what was in that when it was made.
-	Root, Copy string
-	Want       Content
-	// Seen, where it is set, is what the volume held when it was decided to overwrite it: what is
+	// Root is the folder, and Want what it is to hold.
+	Root Root
+	Want Content
+	// From keeps the content of files.
+	From *Store
+	// Seen, where it is set, is what the folder held when it was decided to overwrite it: what is
 	// neither so nor as Want says is somebody's newer work, and nothing is done.
 	Seen Content
-	// Stage is a folder beside the volume for those who restore it, of this copy's own.
+	// Stage is a folder beside the folder for those who restore it, of this restore's own.
 	Stage string
-	// Over says, as an error, that the volume has been restored already, or must not be. It is asked
+	// Over says, as an error, that the folder has been restored already, or must not be. It is asked
 	// when the stage stands: what makes it say so has to be there before the stages are cleared.
 	Over func() error
 	// Progress, if set, is told how far the restore has come.
 	Progress *Progress
 }
 
-// DriftError says that somebody has changed a volume since it was decided to overwrite it.
+// DriftError says that somebody has changed a folder since it was decided to overwrite it.
 type DriftError struct{ Paths []string }
 
 func (d *DriftError) Error() string {
@@ -47,51 +49,73 @@ func (d *DriftError) Error() string {
 // Run brings back what differs, and says what then still does. Called again it does what is left.
 // An error that is a DamageError or a DriftError says that nothing was changed by this call. The
 // stages are left to Clear.
-func (r Restore) Run() (differs []string, err error) {
-	if err := r.checkCopy(); err != nil {
-		return nil, err
-	}
+func (r Restore) Run(ctx context.Context) (differs []string, err error) {
 	s, err := r.openStaging()
 	if err != nil {
 		return nil, err
 	}
-	defer s.closeFolders()
+	defer func() {
+		s.closeFolders()
+		if err != nil { // nobody needs what is in it
+			_ = os.RemoveAll(s.at.Name())
+			_ = os.Remove(r.Stage) // unless others have theirs in it
+		}
+	}()
 	if err := r.Over(); err != nil {
 		return nil, err
 	}
-	r.Progress.begin("comparing the volume with the copy")
-	now, err := Of(r.Root)
+	r.Progress.begin("comparing the folder with the copy")
+	was, err := scan(ctx, r.Root, r.From.latest(r.Root), reading{})
 	if err != nil {
 		return nil, err
 	}
-	todo := r.Want.differs(now)
+	now := was.content()
+	todo := r.Want.Differs(now)
 	if newer := r.newer(now, todo); len(newer) > 0 {
 		return nil, &DriftError{newer}
 	}
-	s.tally = r.Progress.begin("putting back " + activities.CountOf(len(todo), "path"))
-	if err := s.restorePaths(now, todo); err != nil {
-		return nil, fmt.Errorf("bringing volume %s back: %w", r.Root, err)
-	}
-	r.Progress.begin("comparing the volume with the copy again")
-	if now, err = Of(r.Root); err != nil {
+	todo = s.withNames(todo)
+	if err := r.checkTodo(ctx, now, todo); err != nil {
 		return nil, err
 	}
-	return r.Want.differs(now), nil
+	s.tally = r.Progress.begin("putting back " + activities.CountOf(len(todo), "path"))
+	if err := s.restorePaths(now, todo); err != nil {
+		return nil, fmt.Errorf("bringing folder %s back: %w", r.Root.Path, err)
+	}
+	if err := unix.Syncfs(int(s.root.Fd())); err != nil {
+		return nil, err
+	}
+	r.Progress.begin("comparing the folder with the copy again")
+	if was, err = scan(ctx, r.Root, was, reading{}); err != nil {
+		return nil, err
+	}
+	return r.Want.Differs(was.content()), nil
 }
 
-// checkCopy is a DamageError where the copy is not as it was kept.
-func (r Restore) checkCopy() error {
-	r.Progress.begin("checking the copy")
-	kept, err := Of(r.Copy)
-	if err != nil {
-		return &DamageError{err.Error()}
+// checkTodo looks, before anything is touched, whether all is there that is needed, and whether
+// what goes holds nothing of Unwind's own.
+func (r Restore) checkTodo(ctx context.Context, now Content, todo []string) error {
+	needed := Content{}
+	for _, at := range todo {
+		if want, wanted := r.Want[at]; wanted {
+			needed[at] = want
+		}
 	}
-	if differs := r.Want.differs(kept); len(differs) > 0 {
-		return &DamageError{fmt.Sprintf("%s changed in the copy %s since it was made, among them %s",
-			activities.CountOf(len(differs), "path"), r.Copy, differs[0])}
+	for _, at := range sorted(now) {
+		for folder := path.Dir(at); now[at].Kind == own && folder != "/"; folder = path.Dir(folder) {
+			if !r.Want[folder].folder() {
+				return activities.Errorf(activities.Refused,
+					"%s would have to go, and %s in it is what Unwind keeps for files there: take that folder out of file.roots "+
+						"once its tasks are over, or leave the folder out", folder, at)
+			}
+		}
 	}
-	return nil
+	return r.From.Check(ctx, needed, r.Progress)
 }
+
+// Newer are the paths of a folder that holds now at which the restore would overwrite somebody's
+// newer work.
+func (r Restore) Newer(now Content) []string { return r.newer(now, r.Want.Differs(now)) }
 
 // newer are the paths of those to do that are neither as they were seen nor as they are to be.
 func (r Restore) newer(now Content, todo []string) (paths []string) {
@@ -146,7 +170,7 @@ func (r Restore) openStaging() (*staging, error) {
 		return nil, err
 	}
 	at := filepath.Join(r.Stage, strings.ToLower(rand.Text()[:8]))
-	for _, dir := range []string{r.Stage, at} { // no MkdirAll: if the volume is gone, nothing must take its place
+	for _, dir := range []string{r.Stage, at} { // no MkdirAll: if the folder is gone, nothing must take its place
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -156,11 +180,16 @@ func (r Restore) openStaging() (*staging, error) {
 	if s.at, err = os.Open(at); err != nil {
 		return nil, err
 	}
-	if s.root, err = os.Open(r.Root); err != nil {
+	if s.root, err = openFolder(r.Root.at()); err != nil {
 		s.at.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// openFolder opens a folder, and not where a link in its place leads.
+func openFolder(at string) (*os.File, error) {
+	return os.OpenFile(at, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 func (s *staging) closeFolders() { s.root.Close(); s.at.Close() }
@@ -168,12 +197,12 @@ func (s *staging) closeFolders() { s.root.Close(); s.at.Close() }
 // restorePaths restores the paths in todo: it removes, then adds, then sets the attributes of
 // folders.
 func (s *staging) restorePaths(now Content, todo []string) error {
-	todo = s.withNames(todo)
 	for _, at := range slices.Backward(todo) { // what is in a folder before the folder
 		if _, wanted := s.Want[at]; !wanted {
 			if err := s.takeOut(at, now[at]); err != nil {
 				return fmt.Errorf("%s: %w", at, err)
 			}
+			point.Reach("snapshot:taken-out")
 		}
 	}
 	for _, at := range todo {
@@ -185,7 +214,9 @@ func (s *staging) restorePaths(now Content, todo []string) error {
 		if err := s.swapIn(want, is, has); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
+		point.Reach("snapshot:put-in")
 	}
+	point.Reach("snapshot:paths-restored")
 	return s.setFolders(todo)
 }
 
@@ -220,7 +251,7 @@ func (s *staging) nextName() string {
 	return strconv.Itoa(s.next)
 }
 
-// openParent opens the folder of a path in the volume. No link is followed, whoever has put one
+// openParent opens the folder of a path in the root. No link is followed, whoever has put one
 // there.
 func (s *staging) openParent(at string) (*os.File, string, error) {
 	dir, name := path.Split(at)
@@ -239,7 +270,7 @@ func (s *staging) openFolder(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// takeOut moves what is at a path out of the volume, into the stage.
+// takeOut moves what is at a path out of the folder, into the stage.
 func (s *staging) takeOut(at string, is Entry) error {
 	dir, name, err := s.openParent(at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -264,7 +295,7 @@ func (s *staging) takeOut(at string, is Entry) error {
 // what it is now.
 var errMeanwhile = errors.New("somebody is changing it")
 
-// matches says that what was moved out of the volume is what was seen there. A folder's time
+// matches says that what was moved out of the folder is what was seen there. A folder's time
 // changes with its content.
 func (s *staging) matches(as string, is Entry, has bool) bool {
 	var st unix.Stat_t
@@ -274,7 +305,7 @@ func (s *staging) matches(as string, is Entry, has bool) bool {
 	if is.folder() {
 		return st.Mode&unix.S_IFMT == unix.S_IFDIR
 	}
-	return st.Mtim.Nano() == is.MTime && (is.Kind != layer.KindFile || st.Size == is.Size)
+	return st.Mtim.Nano() == is.MTime && (is.Kind != File || st.Size == is.Size)
 }
 
 // swapIn replaces what is at a path by a copy of what was kept.
@@ -294,7 +325,7 @@ func (s *staging) swapIn(want, is Entry, has bool) error {
 		if err := unix.Linkat(int(of.Fd()), same, int(s.at.Fd()), as, 0); err != nil {
 			return err
 		}
-	} else if err := filetree.Clone(filepath.Join(s.Copy, want.Path), int(s.at.Fd()), as, s.tally); err != nil {
+	} else if err := s.From.create(want, int(s.at.Fd()), as, s.tally); err != nil {
 		return err
 	}
 	from, to := int(s.at.Fd()), int(dir.Fd())
@@ -329,7 +360,7 @@ func (s *staging) setFolders(todo []string) error {
 		if err != nil {
 			return err
 		}
-		err = filetree.MakeAlike(filepath.Join(s.Copy, at), int(dir.Fd()), ".")
+		err = s.Want[at].giveMetadata(int(dir.Fd()), ".")
 		dir.Close()
 		if err != nil {
 			return fmt.Errorf("%s: %w", at, err)
@@ -339,7 +370,7 @@ func (s *staging) setFolders(todo []string) error {
 }
 
 // errLate is that of a call that another has overtaken.
-var errLate = errors.New("another call restores the volume, or has done so")
+var errLate = errors.New("another call restores the folder, or has done so")
 
 // checkFence is an error where the stage has been removed.
 func (s *staging) checkFence() error {
@@ -353,4 +384,4 @@ func (s *staging) checkFence() error {
 	return nil
 }
 
-func sorted(paths map[string]bool) []string { return slices.Sorted(maps.Keys(paths)) }
+func (e Entry) folder() bool { return e.Kind == Folder }

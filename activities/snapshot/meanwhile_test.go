@@ -1,4 +1,4 @@
-package volumes
+package snapshot
 
 import (
 	"os"
@@ -6,25 +6,23 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-// TestWhatChangesAfterItWasLookedAtIsPutBack: what comes out of a volume is looked at before it is
+// TestWhatChangesAfterItWasLookedAtIsPutBack: what comes out of a folder is looked at before it is
 // taken for what was seen.
 func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
-	testrun.NeedRoot(t, "volumes")
 	dir := t.TempDir()
-	r := Restore{Root: filepath.Join(dir, "volume", "_data"), Copy: filepath.Join(dir, "copy"),
-		Stage: filepath.Join(dir, "volume", "stage")}
-	require.NoError(t, os.MkdirAll(r.Root, 0o755))
-	at := filepath.Join(r.Root, "a")
+	store, err := Open(filepath.Join(dir, "store"))
+	require.NoError(t, err)
+	root := filepath.Join(dir, "beside", "root")
+	r := Restore{Root: Root{Path: root}, From: store, Stage: filepath.Join(dir, "beside", "stage")}
+	require.NoError(t, os.MkdirAll(root, 0o755))
+	at := filepath.Join(root, "a")
 	require.NoError(t, os.WriteFile(at, []byte("kept"), 0o600))
-	var err error
-	r.Want, err = Copy(r.Root, r.Copy, nil)
+	r.Want, err = store.Keep(t.Context(), r.Root, Keeping{Name: "kept"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(at, []byte("seen"), 0o600))
-	seen, err := Of(r.Root)
+	seen, err := Scan(t.Context(), r.Root, nil)
 	require.NoError(t, err)
 	s, err := r.openStaging()
 	require.NoError(t, err)
@@ -38,7 +36,7 @@ func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "newer", string(content))
 
-	seen, err = Of(r.Root)
+	seen, err = Scan(t.Context(), r.Root, nil)
 	require.NoError(t, err)
 	require.NoError(t, s.swapIn(r.Want["/a"], seen["/a"], true))
 	content, err = os.ReadFile(at)

@@ -1,0 +1,234 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
+)
+
+// checkpoint is folder.checkpoint. It changes nothing outside the store, and what it has put there
+// goes with its undo.
+type checkpoint struct{ *world }
+
+type checkpointParams struct {
+	Path string `json:"path" jsonschema:"absolute path of the folder to keep, with all that is in it"`
+}
+
+// checkpointRecord says which checkpoint the token makes.
+type checkpointRecord struct {
+	journal.Owned
+
+	Path string `json:"path"`
+	ID   string `json:"id"`
+}
+
+func (*checkpoint) Spec() activities.Spec {
+	return activities.Spec{
+		Name:    "folder.checkpoint",
+		Summary: "Keeps what a folder holds, for folder.restore.",
+		Params:  activities.ParamsSchema[checkpointParams](),
+		Outputs: map[string]string{
+			"checkpoint": "the name of the checkpoint, for folder.restore",
+			"paths":      "how many files, folders and links it holds",
+			"bytes":      "how many bytes the files have",
+		},
+		UndoParams: []string{"path"},
+		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
+		HostBound:  true, Preflights: true, Risk: activities.Low, Strategy: activities.Snapshot,
+		Undo: "The checkpoint is dropped; the folder was never changed.",
+		Redo: "It runs again: the checkpoint holds what the folder holds then.",
+	}
+}
+
+// checkpointID is the name of the checkpoint that a token makes.
+func checkpointID(token string) string { return "cp-" + token }
+
+func (a *checkpoint) decode(s activities.Step) (location, error) {
+	p, err := activities.DecodeParams[checkpointParams](s.With)
+	if err != nil {
+		return location{}, err
+	}
+	return a.locateThere(p.Path)
+}
+
+// Preflight implements activities.Preflighter.
+func (a *checkpoint) Preflight(ctx context.Context, o activities.Outlook) error {
+	p, err := activities.DecodeParams[checkpointParams](o.With)
+	if err != nil {
+		return err
+	}
+	return a.preflight(ctx, o, p.Path)
+}
+
+func (a *checkpoint) Plan(_ context.Context, e activities.Entry, s activities.Step) (c activities.Change, err error) {
+	t, err := a.token(e)
+	if err == nil {
+		err = t.CheckOpen()
+	}
+	if err != nil {
+		return c, err
+	}
+	at, err := a.decode(s)
+	if err != nil {
+		return c, err
+	}
+	at.close()
+	return activities.Change{
+		Summary: "keep what folder " + at.path + " holds", Strategy: activities.Snapshot, Risk: activities.Low,
+		Undo: "the checkpoint is dropped", Keys: []string{keyPrefix + at.path}, Digest: activities.DigestOf([]byte(at.path)),
+	}, nil
+}
+
+func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities.Step,
+	want activities.Digest) (r activities.Result, err error) {
+	t, err := a.token(e)
+	if err != nil {
+		return r, err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	if err := t.CheckOpen(); err != nil {
+		return r, err
+	}
+	at, err := a.decode(s)
+	if err != nil {
+		return r, err
+	}
+	defer at.close()
+	rec := checkpointRecord{Owned: journal.Own(ctx, e), Path: at.path, ID: checkpointID(e.Token)}
+	if found, err := t.Read(journal.Record, &rec); err != nil {
+		return r, err
+	} else if !found {
+		change, err := a.Plan(ctx, e, s)
+		if err != nil {
+			return r, err
+		}
+		if err := activities.Judge(ctx, change); err != nil {
+			return r, err
+		}
+		if want != "" && want != change.Digest {
+			return r, activities.Errorf(activities.StaleApproval, "path: %s is not the folder that was approved", at.path)
+		}
+		if _, err := t.Create(journal.Record, &rec); err != nil {
+			return r, err
+		}
+	}
+	point.Reach("folder.checkpoint:recorded")
+	if found, err := t.Read(journal.Applied, &r); err != nil {
+		return r, err
+	} else if !found {
+		if r, err = a.keep(ctx, at, rec, t); err != nil {
+			return r, err
+		}
+		if _, err := t.Create(journal.Applied, &r); err != nil {
+			return r, err
+		}
+	}
+	point.Reach("folder.checkpoint:applied")
+	return r, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})
+}
+
+func (a *checkpoint) keep(ctx context.Context, at location, rec checkpointRecord,
+	t *journal.Token) (r activities.Result, err error) {
+	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	defer stop()
+	content, err := a.store.Keep(ctx, at.root(),
+		snapshot.Keeping{Name: rec.ID, Over: t.CheckOpen, Progress: progress})
+	if err == nil {
+		err = errors.Join(checkRights(content), t.CheckOpen())
+	}
+	if err != nil {
+		return r, errors.Join(explain(err), a.drop(rec.ID))
+	}
+	return activities.Result{
+		Summary: fmt.Sprintf("kept what folder %s holds: %s, %s", at.path, activities.CountOf(content.Paths(), "path"),
+			activities.CountOf(content.Bytes(), "byte")),
+		Outputs: map[string]any{"checkpoint": rec.ID, "paths": content.Paths(), "bytes": content.Bytes()},
+		After:   content.Digest(),
+	}, nil
+}
+
+func (a *checkpoint) Undo(_ context.Context, e activities.Entry, d activities.Decision) (u activities.Undone, err error) {
+	t, err := a.token(e)
+	if err != nil {
+		return u, err
+	}
+	if u, isOver, err := t.BeginUndo(); isOver || err != nil {
+		return u, err
+	}
+	point.Reach("folder.checkpoint:closed")
+	var rec checkpointRecord
+	found, err := t.Read(journal.Record, &rec)
+	if err == nil && !found {
+		err = t.CheckNotLost(d.Done)
+	}
+	if err != nil {
+		return u, err
+	}
+	if err := a.drop(checkpointID(e.Token)); err != nil {
+		return u, err
+	}
+	point.Reach("folder.checkpoint:dropped")
+	u = activities.Undone{Outcome: activities.Nothing, Observed: "no checkpoint was made"}
+	if found {
+		u = activities.Undone{Outcome: activities.Restored, Observed: "checkpoint " + rec.ID + " is dropped"}
+	}
+	_, err = t.Create(journal.Outcome, &u)
+	return u, err
+}
+
+// drop lets go of trees, and of what only they needed.
+func (w *world) drop(names ...string) error {
+	if err := w.store.Drop(names...); err != nil {
+		return err
+	}
+	err := w.store.Sweep()
+	if damaged := (*snapshot.DamageError)(nil); errors.As(err, &damaged) {
+		return nil // whoever needs that tree is told; until it goes, no space is freed
+	}
+	return err
+}
+
+func (a *checkpoint) Observe(_ context.Context, e activities.Entry) (o activities.Observation, err error) {
+	t, err := a.token(e)
+	if err != nil {
+		return o, err
+	}
+	var rec checkpointRecord
+	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
+		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a checkpoint"}, err
+	}
+	_, _, err = a.store.Load(rec.ID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return activities.Observation{State: activities.AsBefore, Detail: "there is no checkpoint " + rec.ID}, nil
+	case err != nil:
+		return activities.Observation{State: activities.Elsewise, Detail: err.Error()}, nil
+	}
+	return activities.Observation{State: activities.AsLeft}, nil
+}
+
+func (a *checkpoint) Release(_ context.Context, e activities.Entry) error {
+	return a.release(e, checkpointID(e.Token))
+}
+
+// release drops what a token keeps.
+func (w *world) release(e activities.Entry, trees ...string) error {
+	t, err := w.token(e)
+	if err != nil {
+		return err
+	}
+	if _, err := t.DecideReleasing(); err != nil {
+		return err
+	}
+	return errors.Join(w.drop(trees...), t.Drop(journal.Record), t.Drop(journal.Applied), t.MarkReleased())
+}

@@ -1,0 +1,36 @@
+// Package folder is the world of folders as a whole: folder.checkpoint keeps what a folder holds,
+// and folder.restore makes it hold that again, exactly. What was made since goes, what was changed
+// or removed comes back, and what is the same is not touched.
+//
+//	w, err := folder.New(folder.Config{State: "/var/lib/unwind/folder", Roots: []string{"/srv/app"}})
+//
+//	- id: before
+//	  uses: folder.checkpoint
+//	  with: { path: /srv/app/uploads }
+//	- id: back
+//	  uses: folder.restore
+//	  with: { path: /srv/app/uploads, checkpoint: "${{ steps.before.outputs.checkpoint }}" }
+//
+// # Where it is kept
+//
+// In a store of its own in the worker's state, never in the folder or beside it: see package
+// snapshot. A second checkpoint of a folder takes what has changed since the first. A checkpoint is
+// there until its step is undone, or its record is released when the task's rollback window has
+// closed.
+//
+// # How a restore is undone
+//
+// Before it touches anything it keeps what the folder holds, as a checkpoint does. The undo puts
+// back the paths that the restore has changed. What others have changed at one of them since, or
+// put into a folder that would go, is drift: it is shown, and nothing is touched. A force
+// overwrites exactly what was shown. Other paths are not looked at.
+//
+// All that a restore or its undo puts into the folder, or takes out, is renamed from or to a stage
+// beside the folder, .unwind-TOKEN, that is gone afterwards. An undo takes the stage of a forward
+// away, so that nothing of it can act any more.
+//
+// # What does not come back
+//
+// Access times, times of creation and inode numbers of what is put back, and where a file had room
+// reserved for it. What only its owner or root may set is refused where the worker is not that.
+package folder

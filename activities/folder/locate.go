@@ -1,0 +1,159 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
+)
+
+// location is a folder that a step may use. Its parent is open, so that no link can lead elsewhere.
+type location struct {
+	path   string // without symlinks
+	parent *os.File
+}
+
+func (l location) close() { l.parent.Close() }
+
+// root is the folder for package snapshot.
+func (l location) root() snapshot.Root {
+	return snapshot.Root{Path: l.path, At: l.beside(filepath.Base(l.path))}
+}
+
+// beside is the path of a name beside the folder.
+func (l location) beside(name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", l.parent.Fd(), name)
+}
+
+// stage is where a step stages what it puts into the folder.
+func (l location) stage(token string) string { return l.beside(".unwind-" + token) }
+
+// locate finds the folder that a parameter names, which need not be there.
+func (w *world) locate(given string) (at location, err error) {
+	if !filepath.IsAbs(given) || strings.ContainsRune(given, 0) {
+		return at, w.refuse(given, "is not an absolute path")
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(filepath.Clean(given)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return at, w.refuseCurrent(given, "is in a folder that is not there")
+	}
+	if err != nil {
+		return at, err
+	}
+	path := filepath.Join(parent, filepath.Base(given))
+	in := slices.IndexFunc(w.roots, func(r root) bool {
+		below, err := filepath.Rel(r.path, path)
+		return err == nil && filepath.IsLocal(below) && below != "."
+	})
+	if in < 0 {
+		return at, w.refuse(given, "is not a folder in one of the folders")
+	}
+	r := w.roots[in]
+	below, err := filepath.Rel(r.path, parent)
+	if err != nil {
+		return at, err
+	}
+	if slices.Contains(strings.Split(path, string(filepath.Separator)), ".unwind") {
+		return at, w.refuse(given, "is in .unwind, which holds undo data")
+	}
+	dir, err := r.dir.Open(below)
+	return location{path, dir}, err
+}
+
+// locateThere is locate for a folder that must be there.
+func (w *world) locateThere(given string) (at location, err error) {
+	if at, err = w.locate(given); err != nil {
+		return at, err
+	}
+	if why := at.unusable(); why != "" {
+		at.close()
+		return at, w.refuseCurrent(given, why)
+	}
+	return at, nil
+}
+
+// unusable says why no folder can be read or put back here; empty: one can.
+func (l location) unusable() string {
+	var of unix.Statx_t
+	err := unix.Statx(unix.AT_FDCWD, l.root().At, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &of)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return "is not there"
+	case err != nil:
+		return "cannot be read: " + err.Error()
+	case of.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return "is not a folder; of a link to one, name where it leads"
+	case of.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0:
+		return "is where something is mounted, and beside it is another filesystem; name a folder in it"
+	}
+	return ""
+}
+
+const keyPrefix = "file:"
+
+// refuseCurrent refuses a path for what there is on its way now.
+func (w *world) refuseCurrent(path, why string) error {
+	err := w.refuse(path, why)
+	err.Current = keyPrefix + filepath.Clean(path)
+	return err
+}
+
+func (w *world) refuse(path, why string) *activities.Error {
+	given := make([]string, len(w.roots))
+	for i, r := range w.roots {
+		given[i] = r.given
+	}
+	return activities.Errorf(activities.Refused, "path: %q %s; this worker allows folders below %s", path, why,
+		strings.Join(given, ", "))
+}
+
+// checkRights refuses content that this worker could not put back.
+func checkRights(c snapshot.Content) error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	groups, err := os.Getgroups()
+	if err != nil {
+		return err
+	}
+	for at, e := range c {
+		why := ""
+		switch {
+		case e.UID != uint32(os.Geteuid()): //nolint:gosec // an id
+			why = fmt.Sprintf("belongs to user %d", e.UID)
+		case e.GID != uint32(os.Getegid()) && !slices.Contains(groups, int(e.GID)): //nolint:gosec // an id
+			why = fmt.Sprintf("belongs to group %d", e.GID)
+		case e.Kind == snapshot.Block || e.Kind == snapshot.Char:
+			why = "is a device"
+		case strings.Contains(e.Attributes, `"security.`) || strings.Contains(e.Attributes, `"trusted.`):
+			why = "has attributes that only root can set"
+		default:
+			continue
+		}
+		return activities.Errorf(activities.Refused,
+			"path: %s %s, and the worker could not put it back; run the worker as root, or as the owner", at, why)
+	}
+	return nil
+}
+
+// Preflight looks at where the path leads.
+func (w *world) preflight(ctx context.Context, o activities.Outlook, path string) error {
+	problems := []error{activities.CheckPrograms(ctx, o.Checks)}
+	if !o.Awaits("path") {
+		at, err := w.locateThere(path)
+		if err == nil {
+			at.close()
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}

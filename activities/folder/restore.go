@@ -1,0 +1,215 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
+)
+
+// restore is folder.restore.
+type restore struct{ *world }
+
+type restoreParams struct {
+	Path       string `json:"path"       jsonschema:"absolute path of the folder to put back"`
+	Checkpoint string `json:"checkpoint" jsonschema:"the checkpoint that says what it is to hold: an output of folder.checkpoint"`
+}
+
+// restoreRecord is all that must be known before the folder is touched. What it held, and what it
+// is to hold, are trees of the store: see trees.
+type restoreRecord struct {
+	journal.Owned
+
+	Path   string            `json:"path"`
+	Before activities.Digest `json:"before"`
+	After  activities.Digest `json:"after"`
+	Result activities.Result `json:"result"`
+}
+
+func (*restore) Spec() activities.Spec {
+	return activities.Spec{
+		Name: "folder.restore",
+		Summary: "Makes a folder hold what a checkpoint has kept of it, exactly: what was made since goes, what was changed or " +
+			"removed comes back.",
+		Params:     activities.ParamsSchema[restoreParams](),
+		Outputs:    map[string]string{"changed": "how many paths were put back or taken out"},
+		UndoParams: []string{"path", "checkpoint"},
+		Intent:     []string{"path", "checkpoint"},
+		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
+		HostBound:  true, Preflights: true, Risk: activities.Medium, Strategy: activities.Snapshot,
+		Undo: "What the folder held before is kept, and the paths that were changed are put back exactly, but for access " +
+			"times, times of creation and inode numbers.",
+		Redo: "It runs again: the folder holds what the checkpoint has, as long as that is kept.",
+	}
+}
+
+// trees are the names of what a token keeps: what the folder held before, and what it is to hold.
+func trees(token string) (before, after string) { return token + ".before", token + ".after" }
+
+// Preflight implements activities.Preflighter.
+func (a *restore) Preflight(ctx context.Context, o activities.Outlook) error {
+	p, err := activities.DecodeParams[restoreParams](o.With)
+	if err != nil {
+		return err
+	}
+	problems := []error{a.preflight(ctx, o, p.Path)}
+	if !o.Awaits("checkpoint") && !isCheckpoint(p.Checkpoint) {
+		problems = append(problems, refuseName(p.Checkpoint))
+	}
+	return errors.Join(problems...)
+}
+
+func isCheckpoint(name string) bool {
+	token, is := strings.CutPrefix(name, checkpointID(""))
+	return is && path.Base(token) == token && token != "" && token[0] != '.'
+}
+
+func refuseName(name string) error {
+	return activities.Errorf(activities.Refused,
+		"checkpoint: %q is no name of a checkpoint; take the output checkpoint of a step of folder.checkpoint", name)
+}
+
+// wanted is what a checkpoint has of a folder.
+func (a *restore) wanted(name string, at location) (snapshot.Content, error) {
+	if !isCheckpoint(name) {
+		return nil, refuseName(name)
+	}
+	of, content, err := a.store.Load(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, activities.Errorf(activities.Refused,
+			"checkpoint: there is no %s on this worker: it was never made here, was undone, or its record was released", name)
+	case err != nil:
+		return nil, explain(err)
+	case of != at.path:
+		return nil, activities.Errorf(activities.Refused, "checkpoint: %s is of folder %s, not of %s", name, of, at.path)
+	}
+	return content, checkRights(content)
+}
+
+// Plan says what would change, path by path.
+func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Step) (c activities.Change, err error) {
+	t, err := a.token(e)
+	if err == nil {
+		err = t.CheckOpen()
+	}
+	if err != nil {
+		return c, err
+	}
+	p, err := activities.DecodeParams[restoreParams](s.With)
+	if err != nil {
+		return c, err
+	}
+	at, err := a.locateThere(p.Path)
+	if err != nil {
+		return c, err
+	}
+	defer at.close()
+	after, err := a.wanted(p.Checkpoint, at)
+	if err != nil {
+		return c, err
+	}
+	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	defer stop()
+	before, err := snapshot.Scan(ctx, at.root(), progress)
+	if err == nil {
+		err = checkRights(before)
+	}
+	if err != nil {
+		return c, err
+	}
+	return describe(at, p.Checkpoint, before, after), nil
+}
+
+func describe(at location, name string, before, after snapshot.Content) activities.Change {
+	changed := before.Differs(after)
+	c := activities.Change{
+		Summary:  "put folder " + at.path + " back to " + name + ": " + activities.CountOf(len(changed), "path") + " differ",
+		Diff:     lines(changed, before, after),
+		Strategy: activities.Snapshot, Risk: activities.Medium, Unchanged: len(changed) == 0,
+		Undo:   "what the folder holds now is kept, and the paths that change are put back",
+		Keys:   []string{keyPrefix + at.path},
+		Digest: activities.DigestOf([]byte(at.path), []byte(before.Digest()), []byte(after.Digest())),
+	}
+	if len(changed) == 1 {
+		c.Summary = strings.TrimSuffix(c.Summary, "differ") + "differs"
+	}
+	if len(changed) == 0 {
+		c.Summary = "leave folder " + at.path + ": it holds what " + name + " has"
+	}
+	return c
+}
+
+// lines say what differs at paths, one line each, as many as a person may be shown.
+func lines(paths []string, was, is snapshot.Content) string {
+	var b strings.Builder
+	for i, at := range paths {
+		line := snapshot.Describe(at, was[at], is[at]) + "\n"
+		rest := "and " + activities.CountOf(len(paths)-i, "more path") + "\n"
+		if b.Len()+len(line)+len(rest) > activities.MaxDiff {
+			return b.String() + rest
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// Observe compares the paths that the step has changed.
+func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities.Observation, err error) {
+	t, err := a.token(e)
+	if err != nil {
+		return o, err
+	}
+	step, err := a.load(t, e)
+	if err != nil {
+		return o, err
+	}
+	if step == nil {
+		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a restore"}, nil
+	}
+	at, err := a.locate(step.Path)
+	if err != nil {
+		return o, err
+	}
+	defer at.close()
+	now, err := snapshot.Scan(ctx, at.root(), nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return activities.Observation{State: activities.Elsewise, Detail: step.Path + " is gone"}, nil
+	}
+	if err != nil {
+		return o, err
+	}
+	back := step.plan(now)
+	switch {
+	case len(back.newer(now)) > 0:
+		drift := back.drift(now)
+		return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
+	case len(back.want.Differs(now)) == 0:
+		o.State = activities.AsBefore
+	case len(step.left(now)) == 0:
+		o.State = activities.AsLeft
+	default:
+		o = activities.Observation{State: activities.Elsewise, Detail: step.Path + " was put back in part"}
+	}
+	return o, nil
+}
+
+func (a *restore) Release(_ context.Context, e activities.Entry) error {
+	t, err := a.token(e)
+	if err == nil {
+		_, err = t.DecideReleasing()
+	}
+	if err == nil {
+		err = a.clearStage(t, e)
+	}
+	if err != nil {
+		return err
+	}
+	before, after := trees(e.Token)
+	return a.release(e, before, after)
+}

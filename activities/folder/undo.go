@@ -1,0 +1,220 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
+)
+
+// step is a restore that has a record.
+type step struct {
+	restoreRecord
+
+	before, after snapshot.Content
+	// changed are the paths at which these differ.
+	changed []string
+}
+
+// load reads the record of a token and what it keeps; nil if there is no record.
+func (a *restore) load(t *journal.Token, e activities.Entry) (*step, error) {
+	s := &step{}
+	if found, err := t.Read(journal.Record, &s.restoreRecord); err != nil || !found {
+		return nil, err
+	}
+	before, after := trees(e.Token)
+	var err error
+	if s.before, err = a.kept(before, s.Before); err != nil {
+		return nil, err
+	}
+	if s.after, err = a.kept(after, s.After); err != nil {
+		return nil, err
+	}
+	s.changed = s.before.Differs(s.after)
+	return s, nil
+}
+
+// kept is what a tree of a record holds.
+func (a *restore) kept(name string, want activities.Digest) (snapshot.Content, error) {
+	_, c, err := a.store.Load(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &snapshot.DamageError{Why: "tree " + name + " is gone from the store"}
+	}
+	if err == nil && c.Digest() != want {
+		err = &snapshot.DamageError{Why: "tree " + name + " is not that of the record"}
+	}
+	return c, explain(err)
+}
+
+// left are the changed paths that are not as the step left them.
+func (s *step) left(now snapshot.Content) []string {
+	return slices.DeleteFunc(slices.Clone(s.changed), func(at string) bool { return s.after[at] == now[at] })
+}
+
+// way is what an undo makes of a folder that holds something now.
+type way struct {
+	*step
+
+	// want is what the folder is to hold: of what the step has changed what was there before, and all
+	// else as it is.
+	want snapshot.Content
+	// inside are paths that others have put into folders which go.
+	inside []string
+}
+
+func (s *step) plan(now snapshot.Content) way {
+	w := way{step: s, want: maps.Clone(now)}
+	for _, at := range s.changed {
+		if was, there := s.before[at]; there {
+			w.want[at] = was
+		} else {
+			delete(w.want, at)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(w.want)) { // what is in a folder after the folder
+		if folder, there := w.want[path.Dir(at)]; at != "/" && (!there || folder.Kind != snapshot.Folder) {
+			delete(w.want, at)
+			w.inside = append(w.inside, at)
+		}
+	}
+	return w
+}
+
+// newer are the paths at which the undo would overwrite what somebody else has done.
+func (w way) newer(now snapshot.Content) []string {
+	r := snapshot.Restore{Want: w.want, Seen: w.after}
+	return r.Newer(now)
+}
+
+func (w way) drift(now snapshot.Content) *activities.Drift {
+	paths := w.newer(now)
+	seen := snapshot.Content{}
+	for _, at := range paths {
+		if is, there := now[at]; there {
+			seen[at] = is
+		}
+	}
+	return &activities.Drift{
+		Digest: activities.DigestOf(fmt.Appendf(nil, "%q", paths), []byte(seen.Digest())), Diff: lines(paths, w.after, now),
+	}
+}
+
+func (a *restore) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (u activities.Undone, err error) {
+	t, err := a.token(e)
+	if err != nil {
+		return u, err
+	}
+	u, isOver, err := t.BeginUndo()
+	if err == nil && !isOver {
+		u, err = a.settle(ctx, t, e, d)
+	}
+	if err != nil || u.Outcome == activities.Drifted {
+		return u, err
+	}
+	return u, a.clearStage(t, e) // from here on no other call does more
+}
+
+// settle undoes what has no outcome yet, and keeps that.
+func (a *restore) settle(ctx context.Context, t *journal.Token, e activities.Entry,
+	d activities.Decision) (u activities.Undone, err error) {
+	point.Reach("folder.restore:closed")
+	s, err := a.load(t, e)
+	if err == nil && s == nil {
+		err = t.CheckNotLost(d.Done)
+	}
+	if err != nil {
+		return u, err
+	}
+	u = activities.Undone{Outcome: activities.Nothing, Observed: "nothing was put back"}
+	if s == nil {
+		before, after := trees(e.Token)
+		if err := a.drop(before, after); err != nil {
+			return u, err
+		}
+	} else if u, err = a.takeBack(ctx, t, e, s, d); err != nil || u.Outcome == activities.Drifted {
+		return u, err
+	}
+	_, err = t.Create(journal.Outcome, &u)
+	point.Reach("folder.restore:undone")
+	return u, err
+}
+
+// clearStage removes the stage of a token that has a record.
+func (a *restore) clearStage(t *journal.Token, e activities.Entry) error {
+	var rec restoreRecord
+	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
+		return err
+	}
+	at, err := a.locate(rec.Path)
+	if activities.TypeOf(err) == activities.Refused { // what it was in is gone, and the stage with it
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer at.close()
+	return snapshot.Restore{Stage: at.stage(e.Token)}.Clear()
+}
+
+// takeBack puts back what the step has changed.
+func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.Entry, s *step,
+	d activities.Decision) (u activities.Undone, err error) {
+	at, err := a.locate(s.Path)
+	if err != nil {
+		return u, err
+	}
+	defer at.close()
+	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	defer stop()
+	if why := at.unusable(); why != "" {
+		return u, activities.Errorf(activities.ActionFailed,
+			"folder %s %s; make it (mkdir), and what it held is put into it", at.path, why)
+	}
+	r := snapshot.Restore{Root: at.root(), From: a.store, Stage: at.stage(e.Token), Progress: progress,
+		Over: func() error { return checkUnsettled(t) }}
+	if err := r.Clear(); err != nil { // a forward that was under way does no more
+		return u, err
+	}
+	point.Reach("folder.restore:fenced")
+	now, err := snapshot.Scan(ctx, at.root(), progress)
+	if err != nil {
+		return u, err
+	}
+	back := s.plan(now)
+	r.Want, r.Seen = back.want, s.after
+	if newer := back.newer(now); len(newer) > 0 {
+		drift := back.drift(now)
+		if drift.Digest != d.Force {
+			return activities.Undone{Outcome: activities.Drifted, Drift: drift,
+				Observed: "folder " + at.path + " is not as the step left it: " + newer[0]}, nil
+		}
+		r.Seen = now
+	}
+	differs, err := r.Run(ctx)
+	if err != nil {
+		return u, explain(err)
+	}
+	differs = slices.DeleteFunc(differs, func(at string) bool { _, is := slices.BinarySearch(s.changed, at); return !is })
+	if len(differs) > 0 {
+		return u, fmt.Errorf("folder %s is being changed by someone else: %s is not as it was put back", at.path, differs[0])
+	}
+	return activities.Undone{Outcome: activities.Restored,
+		Observed: fmt.Sprintf("folder %s: %s as before", at.path, activities.CountOf(len(s.changed), "path"))}, nil
+}
+
+// checkUnsettled is an error where an undo of the token is over.
+func checkUnsettled(t *journal.Token) error {
+	over, err := t.Has(journal.Outcome)
+	if over {
+		err = errors.New("another call has undone the step")
+	}
+	return err
+}

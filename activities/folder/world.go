@@ -1,0 +1,97 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
+)
+
+// Config is what the world needs from its worker.
+type Config struct {
+	// State is the folder of the journal and of what checkpoints keep.
+	State string
+	// Roots are the folders in which folders may be checkpointed and restored; anything else is
+	// refused. A root itself is not: what is put back is staged beside a folder.
+	Roots []string
+	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
+	LookOnly bool
+}
+
+type world struct {
+	roots   []root
+	store   *snapshot.Store
+	journal *journal.Journal
+}
+
+// root is an allowed folder.
+type root struct {
+	given, path string // as the config names it; without symlinks
+	dir         *os.Root
+}
+
+// New opens the world.
+func New(c Config) (activities.World, error) {
+	if len(c.Roots) == 0 {
+		return activities.World{}, errors.New("folder: Roots is empty; name the folders whose folders steps may restore")
+	}
+	w := &world{}
+	for _, given := range c.Roots {
+		r := root{given: filepath.Clean(given)}
+		var err error
+		if r.path, err = filepath.EvalSymlinks(given); err == nil && !filepath.IsAbs(given) {
+			err = errors.New("give an absolute path")
+		}
+		if err == nil {
+			r.dir, err = os.OpenRoot(r.path)
+		}
+		if err != nil {
+			return activities.World{}, fmt.Errorf("folder: root %s: %w", given, err)
+		}
+		w.roots = append(w.roots, r)
+	}
+	opened := activities.World{
+		Name:    "folder",
+		Actions: []activities.Action{&checkpoint{w}, &restore{w}},
+		Journal: func(context.Context) (string, error) { return "", nil },
+	}
+	if c.LookOnly {
+		return opened, nil
+	}
+	var err error
+	if w.journal, err = journal.Open(filepath.Join(c.State, "journal")); err != nil {
+		return activities.World{}, err
+	}
+	if w.store, err = snapshot.Open(filepath.Join(c.State, "store")); err != nil {
+		return activities.World{}, err
+	}
+	opened.Journal = func(context.Context) (string, error) { return w.journal.Mark() }
+	opened.Records = journal.Records{Journal: w.journal}
+	return opened, nil
+}
+
+// token opens the token of an entry.
+func (w *world) token(e activities.Entry) (*journal.Token, error) {
+	if err := w.journal.Check(e.Place.Journal); err != nil {
+		return nil, err
+	}
+	return w.journal.Token(e.Token)
+}
+
+// explain gives the errors of a store their types.
+func explain(err error) error {
+	var damaged *snapshot.DamageError
+	var busy *snapshot.BusyError
+	switch {
+	case errors.As(err, &damaged):
+		return activities.Errorf(activities.DamagedRecord, "%v", damaged)
+	case errors.As(err, &busy):
+		return activities.Errorf(activities.Refused, "path: %v; stop what does", busy)
+	}
+	return err
+}
