@@ -157,7 +157,8 @@ func (a *checkpoint) keep(ctx context.Context, at location, rec checkpointRecord
 	}, nil
 }
 
-func (a *checkpoint) Undo(_ context.Context, e activities.Entry, d activities.Decision) (u activities.Undone, err error) {
+func (a *checkpoint) Undo(_ context.Context, e activities.Entry,
+	d activities.Decision) (u activities.Undone, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return u, err
@@ -211,10 +212,10 @@ func (a *checkpoint) Observe(_ context.Context, e activities.Entry) (o activitie
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return activities.Observation{State: activities.AsBefore, Detail: "there is no checkpoint " + rec.ID}, nil
-	case err != nil:
-		return activities.Observation{State: activities.Elsewise, Detail: err.Error()}, nil
+	case err == nil:
+		o.State = activities.AsLeft
 	}
-	return activities.Observation{State: activities.AsLeft}, nil
+	return o, explain(err)
 }
 
 func (a *checkpoint) Release(_ context.Context, e activities.Entry) error {

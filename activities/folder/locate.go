@@ -116,35 +116,6 @@ func (w *world) refuse(path, why string) *activities.Error {
 		strings.Join(given, ", "))
 }
 
-// checkRights refuses content that this worker could not put back.
-func checkRights(c snapshot.Content) error {
-	if os.Geteuid() == 0 {
-		return nil
-	}
-	groups, err := os.Getgroups()
-	if err != nil {
-		return err
-	}
-	for at, e := range c {
-		why := ""
-		switch {
-		case e.UID != uint32(os.Geteuid()): //nolint:gosec // an id
-			why = fmt.Sprintf("belongs to user %d", e.UID)
-		case e.GID != uint32(os.Getegid()) && !slices.Contains(groups, int(e.GID)): //nolint:gosec // an id
-			why = fmt.Sprintf("belongs to group %d", e.GID)
-		case e.Kind == snapshot.Block || e.Kind == snapshot.Char:
-			why = "is a device"
-		case strings.Contains(e.Attributes, `"security.`) || strings.Contains(e.Attributes, `"trusted.`):
-			why = "has attributes that only root can set"
-		default:
-			continue
-		}
-		return activities.Errorf(activities.Refused,
-			"path: %s %s, and the worker could not put it back; run the worker as root, or as the owner", at, why)
-	}
-	return nil
-}
-
 // Preflight looks at where the path leads.
 func (w *world) preflight(ctx context.Context, o activities.Outlook, path string) error {
 	problems := []error{activities.CheckPrograms(ctx, o.Checks)}

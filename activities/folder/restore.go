@@ -34,8 +34,8 @@ type restoreRecord struct {
 func (*restore) Spec() activities.Spec {
 	return activities.Spec{
 		Name: "folder.restore",
-		Summary: "Makes a folder hold what a checkpoint has kept of it, exactly: what was made since goes, what was changed or " +
-			"removed comes back.",
+		Summary: "Makes a folder hold what a checkpoint has kept of it, exactly: what was made since goes, what was " +
+			"changed or removed comes back.",
 		Params:     activities.ParamsSchema[restoreParams](),
 		Outputs:    map[string]string{"changed": "how many paths were put back or taken out"},
 		UndoParams: []string{"path", "checkpoint"},

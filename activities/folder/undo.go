@@ -107,7 +107,8 @@ func (w way) drift(now snapshot.Content) *activities.Drift {
 	}
 }
 
-func (a *restore) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (u activities.Undone, err error) {
+func (a *restore) Undo(ctx context.Context, e activities.Entry,
+	d activities.Decision) (u activities.Undone, err error) {
 	t, err := a.token(e)
 	if err != nil {
 		return u, err

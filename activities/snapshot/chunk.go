@@ -112,7 +112,7 @@ func eachChunk(e Entry, get getChunk, do func(at int64, data []byte) error) erro
 	}
 	if !isList(e.Size) {
 		if int64(len(data)) != e.Size {
-			return &DamageError{fmt.Sprintf("chunk %s of %s has %s, not %d", name, e.Path, activities.CountOf(len(data), "byte"), e.Size)}
+			return badLength("chunk", e, data)
 		}
 		return do(0, data)
 	}
@@ -129,7 +129,7 @@ func eachChunk(e Entry, get getChunk, do func(at int64, data []byte) error) erro
 			return err
 		}
 		if int64(len(data)) != min(chunkSize, e.Size-at) {
-			return &DamageError{fmt.Sprintf("chunk %s of %s has %s", name, e.Path, activities.CountOf(len(data), "byte"))}
+			return badLength("chunk", e, data)
 		}
 		if err := do(at, data); err != nil {
 			return err
@@ -149,10 +149,15 @@ func nameOf(e Entry) (name sum, err error) {
 // splitList is the list that a chunk of a large file holds.
 func splitList(e Entry, data []byte) (names []sum, err error) {
 	if int64(len(data)) != (e.Size+chunkSize-1)/chunkSize*sha256.Size {
-		return nil, &DamageError{fmt.Sprintf("the list of the chunks of %s has %s", e.Path, activities.CountOf(len(data), "byte"))}
+		return nil, badLength("list of chunks", e, data)
 	}
 	for ; len(data) > 0; data = data[sha256.Size:] {
 		names = append(names, sum(data[:sha256.Size]))
 	}
 	return names, nil
+}
+
+func badLength(what string, of Entry, data []byte) error {
+	return &DamageError{fmt.Sprintf("the %s of %s, a file of %s, has %s", what, of.Path,
+		activities.CountOf(of.Size, "byte"), activities.CountOf(len(data), "byte"))}
 }

@@ -20,7 +20,7 @@ const (
 	Socket = 's'
 	Block  = 'b' // a device
 	Char   = 'c' // a device
-	own    = 'u' // a folder of Unwind itself: only its path is known
+	Own    = 'u' // a folder of Unwind itself: only its path is known
 )
 
 // Entry is what a folder holds at a path. Times are in nanoseconds.
@@ -60,7 +60,7 @@ func (c Content) Paths() int { return max(len(c)-1, 0) }
 func (c Content) Digest() activities.Digest {
 	parts := make([][]byte, 0, len(c))
 	for _, at := range sorted(c) {
-		if e := c[at]; e.Kind != own {
+		if e := c[at]; e.Kind != Own {
 			parts = append(parts, fmt.Appendf(nil, "%q %c %o %d:%d %d %d %s %s %q %d %q", e.Path, e.Kind, e.Mode, e.UID, e.GID,
 				e.MTime, e.Size, e.Digest, e.Attributes, e.Target, e.Device, e.Same))
 		}
@@ -72,12 +72,12 @@ func (c Content) Digest() activities.Digest {
 func (c Content) Differs(now Content) []string {
 	paths := map[string]bool{}
 	for at, e := range c {
-		if is := now[at]; is != e && e.Kind != own && is.Kind != own {
+		if is := now[at]; is != e && e.Kind != Own && is.Kind != Own {
 			paths[at] = true
 		}
 	}
 	for at, is := range now {
-		if _, ok := c[at]; !ok && is.Kind != own {
+		if _, ok := c[at]; !ok && is.Kind != Own {
 			paths[at] = true
 		}
 	}
@@ -118,11 +118,6 @@ func (e Entry) weight() string {
 }
 
 func sorted[V any](paths map[string]V) []string { return slices.Sorted(maps.Keys(paths)) }
-
-// isBelow says that a path is in a folder, both of a Content.
-func isBelow(at, folder string) bool {
-	return strings.HasPrefix(at, strings.TrimSuffix(folder, "/")+"/") && at != folder
-}
 
 // encodeAttributes writes extended attributes, ordered by name.
 func encodeAttributes(all map[string][]byte) string {

@@ -102,7 +102,7 @@ func (r Restore) checkTodo(ctx context.Context, now Content, todo []string) erro
 		}
 	}
 	for _, at := range sorted(now) {
-		for folder := path.Dir(at); now[at].Kind == own && folder != "/"; folder = path.Dir(folder) {
+		for folder := path.Dir(at); now[at].Kind == Own && folder != "/"; folder = path.Dir(folder) {
 			if !r.Want[folder].folder() {
 				return activities.Errorf(activities.Refused,
 					"%s would have to go, and %s in it is what Unwind keeps for files there: take that folder out of file.roots "+

@@ -137,7 +137,7 @@ func (s *scanner) readFolder(it filetree.Node, at string) error {
 		in := path.Join(at, name)
 		switch {
 		case sub.Kind() == unix.S_IFDIR && (name == ownFolder || strings.HasPrefix(name, ownFolder+"-")):
-			s.now.Nodes[in] = node{Entry: Entry{Path: in, Kind: own}}
+			s.now.Nodes[in] = node{Entry: Entry{Path: in, Kind: Own}}
 			return nil
 		case sub.Stat.Dev != s.now.Device:
 			return fmt.Errorf("something else is mounted at %s", in)
@@ -264,7 +264,7 @@ func (s *scanner) nameLinks() {
 	first := map[uint64]string{}
 	for _, at := range sorted(s.now.Nodes) {
 		n := s.now.Nodes[at]
-		if n.Kind == Folder || n.Kind == own {
+		if n.Kind == Folder || n.Kind == Own {
 			continue
 		}
 		if was, ok := first[n.Inode]; ok {

@@ -138,6 +138,8 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 	switch activities.WorldOf(t.Action) {
 	case "file":
 		return &files{Host: r.IntN(hosts), Deletes: t.Action == "file.delete"}
+	case "folder":
+		return drawFolders(r, hosts)
 	case "container":
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
@@ -179,7 +181,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 // anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
-		switch n := r.IntN(32); {
+		switch n := r.IntN(34); {
 		case n < 9:
 			return &files{Host: r.IntN(hosts), Deletes: r.IntN(3) == 0}
 		case n < 16:
@@ -205,6 +207,10 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 		case n < 30:
 			if slices.Contains(worlds, "etcd") {
 				return drawEtcd(r)
+			}
+		case n < 32:
+			if slices.Contains(worlds, "folder") {
+				return drawFolders(r, hosts)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {

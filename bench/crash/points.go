@@ -90,6 +90,18 @@ var points = map[string]map[phase]string{
 			"undo-settled undone",
 		redoing: "times",
 	},
+	"folder.checkpoint": {
+		forward:   "recorded applied",
+		unwinding: "closed dropped",
+	},
+	"folder.restore": {
+		forward:   "recorded put-back applied",
+		unwinding: "closed fenced undone",
+	},
+	"snapshot": {
+		forward:   "ticket kept",
+		unwinding: "taken-out put-in paths-restored",
+	},
 	"container.exec": {
 		forward: "volumes-kept captured recorded read checkpoint-taken ticket-taken before-supervisor " +
 			"rolled-back-to-rerun command-ended applied",
@@ -145,12 +157,15 @@ func targets(worlds []string) []target {
 	var all []target
 	for _, prefix := range slices.Sorted(maps.Keys(points)) {
 		world, _, _ := strings.Cut(prefix, ".")
+		action := prefix
+		switch world {
+		case "terraform":
+			action = "terraform.apply"
+		case "snapshot":
+			world, action = "folder", "folder.restore"
+		}
 		if !slices.Contains(worlds, world) {
 			continue
-		}
-		action := prefix
-		if world == "terraform" {
-			action = "terraform.apply"
 		}
 		for _, when := range []phase{planning, forward, unwinding, rolling, redoing} {
 			for what := range strings.FieldsSeq(points[prefix][when]) {

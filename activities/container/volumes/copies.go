@@ -188,7 +188,9 @@ func (c Copies) restoreAll(ctx context.Context, turn, in string, seen manifest.M
 			return nil, activities.Errorf(activities.ActionFailed,
 				"volume %s is gone; docker volume create %[1]s makes it anew, and what it held is put into it", v.Name)
 		}
-		r := snapshot.Restore{Root: snapshot.Root{Path: v.Root}, Stage: c.stage(v), Over: func() error { return c.checkTurn(turn) }}
+		r := snapshot.Restore{
+			Root: snapshot.Root{Path: v.Root}, Stage: c.stage(v), Over: func() error { return c.checkTurn(turn) },
+		}
 		if r.From, r.Want, err = c.load(v); err != nil {
 			return nil, v.explain(err)
 		}
