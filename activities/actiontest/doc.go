@@ -31,8 +31,9 @@
 //
 // The other fields of [Case] are for worlds that need more: checks, a target that can change before
 // the step (Meanwhile), an undo that leaves named losses or is impossible (Undone, Same), a
-// parameter that holds a secret (Secret), something that lasts as long as its record (Lapses), slow calls (Patience), tests that share something and
-// cannot run concurrently (Serial), worlds that are slow to set up (Sample).
+// parameter that holds a secret (Secret), something that lasts as long as its record (Lapses), slow
+// calls (Patience), tests that share something and cannot run concurrently (Serial), worlds that
+// are slow to set up (Sample).
 //
 // If the action's Spec offers a redo, it restores exactly what the first apply had left. If
 // something new (an id) takes its place, say in Redone what is equivalent; if a redo keeps nothing

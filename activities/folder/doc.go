@@ -31,6 +31,7 @@
 //
 // # What does not come back
 //
-// Access times, times of creation and inode numbers of what is put back, and where a file had room
-// reserved for it. What only its owner or root may set is refused where the worker is not that.
+// Access times, times of creation and inode numbers of what is put back, with these its hard links
+// to names outside of the folder, and room that was reserved for a file. What only its owner or
+// root may set is refused where the worker is not that.
 package folder

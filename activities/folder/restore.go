@@ -39,7 +39,6 @@ func (*restore) Spec() activities.Spec {
 		Params:     activities.ParamsSchema[restoreParams](),
 		Outputs:    map[string]string{"changed": "how many paths were put back or taken out"},
 		UndoParams: []string{"path", "checkpoint"},
-		Intent:     []string{"path", "checkpoint"},
 		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
 		HostBound:  true, Preflights: true, Risk: activities.Medium, Strategy: activities.Snapshot,
 		Undo: "What the folder held before is kept, and the paths that were changed are put back exactly, but for access " +
@@ -116,12 +115,12 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 	}
 	progress, stop := snapshot.Show(ctx, "folder "+at.path)
 	defer stop()
-	before, err := snapshot.Scan(ctx, at.root(), progress)
+	before, err := a.store.Scan(ctx, at.root(), progress)
 	if err == nil {
 		err = checkRights(before)
 	}
 	if err != nil {
-		return c, err
+		return c, explain(err)
 	}
 	return describe(at, p.Checkpoint, before, after), nil
 }
@@ -177,7 +176,7 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 		return o, err
 	}
 	defer at.close()
-	now, err := snapshot.Scan(ctx, at.root(), nil)
+	now, err := a.store.Scan(ctx, at.root(), nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		return activities.Observation{State: activities.Elsewise, Detail: step.Path + " is gone"}, nil
 	}

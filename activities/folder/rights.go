@@ -38,6 +38,8 @@ func (r rights) check(c snapshot.Content) error {
 			why = fmt.Sprintf("belongs to user %d", e.UID)
 		case !slices.Contains(r.groups, int(e.GID)):
 			why = fmt.Sprintf("belongs to group %d", e.GID)
+		case e.Kind == snapshot.Folder && e.Mode&0o700 != 0o700:
+			why = "is a folder that its owner may not change"
 		case e.Kind == snapshot.Block || e.Kind == snapshot.Char:
 			why = "is a device"
 		case strings.Contains(e.Attributes, `"security.`) || strings.Contains(e.Attributes, `"trusted.`):

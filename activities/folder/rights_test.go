@@ -11,9 +11,10 @@ import (
 func TestWhatTheWorkerCouldNotPutBackIsRefused(t *testing.T) {
 	mine := snapshot.Entry{Kind: snapshot.File, UID: 7, GID: 8}
 	for why, change := range map[string]func(e *snapshot.Entry){
-		"":                                      func(e *snapshot.Entry) { e.GID = 9 },
-		"belongs to user 0":                     func(e *snapshot.Entry) { e.UID = 0 },
-		"belongs to group 10":                   func(e *snapshot.Entry) { e.GID = 10 },
+		"":                    func(e *snapshot.Entry) { e.GID = 9 },
+		"belongs to user 0":   func(e *snapshot.Entry) { e.UID = 0 },
+		"belongs to group 10": func(e *snapshot.Entry) { e.GID = 10 },
+		"is a folder that its owner may not change": func(e *snapshot.Entry) { e.Kind, e.Mode = snapshot.Folder, 0o555 },
 		"is a device":                           func(e *snapshot.Entry) { e.Kind = snapshot.Block },
 		"has attributes that only root can set": func(e *snapshot.Entry) { e.Attributes = "\"security.capability\"=01\n" },
 	} {

@@ -185,7 +185,7 @@ func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.E
 		return u, err
 	}
 	point.Reach("folder.restore:fenced")
-	now, err := snapshot.Scan(ctx, at.root(), progress)
+	now, err := a.store.Scan(ctx, at.root(), progress)
 	if err != nil {
 		return u, err
 	}

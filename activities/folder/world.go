@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -92,6 +93,8 @@ func explain(err error) error {
 		return activities.Errorf(activities.DamagedRecord, "%v", damaged)
 	case errors.As(err, &busy):
 		return activities.Errorf(activities.Refused, "path: %v; stop what does", busy)
+	case errors.Is(err, fs.ErrPermission):
+		return activities.Errorf(activities.ActionDenied, "%v; run the worker as root, or as the owner", err)
 	}
 	return err
 }

@@ -20,6 +20,12 @@ func Scan(ctx context.Context, root Root, p *Progress) (Content, error) {
 	return now.content(), err
 }
 
+// Scan reads a folder; of what has not changed since the last tree of it, only that.
+func (s *Store) Scan(ctx context.Context, root Root, p *Progress) (Content, error) {
+	now, err := scan(ctx, root, s.latest(root), reading{tally: p.begin("reading")})
+	return now.content(), err
+}
+
 // node is an entry, and what tells whether it has changed since it was read.
 type node struct {
 	Entry
