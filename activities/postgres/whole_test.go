@@ -233,6 +233,23 @@ func TestADatabaseThatHasNotChangedStaysInPlace(t *testing.T) {
 	require.Equal(t, oid, d.value("SELECT oid FROM pg_database WHERE datname = current_database()"))
 }
 
+// TestASchemaWithANameLikeOursIsAPartOfTheDatabase: it is not the journal.
+func TestASchemaWithANameLikeOursIsAPartOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts,
+		"CREATE SCHEMA unwind_app; CREATE TABLE unwind_app.t AS SELECT 1 AS n; COMMENT ON SCHEMA unwind_app IS 'x'")
+	s := d.checkpoint(true)
+	s.apply()
+	d.run("UPDATE unwind_app.t SET n = 2")
+	s.undo(activities.Restored)
+	require.Equal(t, "1", d.value("SELECT n FROM unwind_app.t"))
+	s = d.checkpoint(true)
+	s.apply()
+	d.run("DROP SCHEMA unwind_app CASCADE")
+	s.undo(activities.Restored)
+	require.Equal(t, "1", d.value("SELECT n FROM unwind_app.t"))
+}
+
 // TestWithoutExclusiveAPersonIsAsked forces exactly what was shown.
 func TestWithoutExclusiveAPersonIsAsked(t *testing.T) {
 	t.Parallel()
