@@ -373,6 +373,10 @@ func TestACheckpointThatCouldNotBePutBackIsRefused(t *testing.T) {
 	d.asAdmin("CREATE TABLE theirs (a int)")
 	s.refused("belong to postgres")
 	d.asAdmin("DROP TABLE theirs")
+	d.asAdmin("CREATE FUNCTION pg_catalog.kept() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"ALTER FUNCTION pg_catalog.kept OWNER TO worker")
+	s.refused("it has function kept() in a schema of the server, which a dump leaves out")
+	d.asAdmin("DROP FUNCTION pg_catalog.kept")
 	d.keepCheckpoints(postgres.Database{Deny: []string{"public.entry"}})
 	d.checkpoint(true).refused("limits the tables")
 	d.dsn = d.server.DSN(d.name)
