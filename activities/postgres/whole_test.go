@@ -238,16 +238,16 @@ func TestASchemaWithANameLikeOursIsAPartOfTheDatabase(t *testing.T) {
 	t.Parallel()
 	d := newWhole(t, accounts,
 		"CREATE SCHEMA unwind_app; CREATE TABLE unwind_app.t AS SELECT 1 AS n; COMMENT ON SCHEMA unwind_app IS 'x'")
-	s := d.checkpoint(true)
-	s.apply()
-	d.run("UPDATE unwind_app.t SET n = 2")
-	s.undo(activities.Restored)
-	require.Equal(t, "1", d.value("SELECT n FROM unwind_app.t"))
-	s = d.checkpoint(true)
-	s.apply()
-	d.run("DROP SCHEMA unwind_app CASCADE")
-	s.undo(activities.Restored)
-	require.Equal(t, "1", d.value("SELECT n FROM unwind_app.t"))
+	before := d.wholeDump()
+	for _, migration := range []string{"UPDATE unwind_app.t SET n = 2", "COMMENT ON SCHEMA unwind_app IS 'y'",
+		"DROP SCHEMA unwind_app CASCADE"} {
+		s := d.checkpoint(true)
+		s.apply()
+		d.run(migration)
+		require.NotEqual(t, before, d.wholeDump(), migration)
+		s.undo(activities.Restored)
+		require.Equal(t, before, d.wholeDump(), migration)
+	}
 }
 
 // TestWithoutExclusiveAPersonIsAsked forces exactly what was shown.
