@@ -200,6 +200,58 @@ func TestUncommonStatementsAreRefusedWithTheWayOut(t *testing.T) {
 	require.Equal(t, before, d.wholeDump())
 }
 
+// TestSchemasOfTheServerAndTheJournalDoNotChangeInSilence: what somebody has made there is a part of
+// the schema, and none of the server's own objects goes unseen.
+func TestSchemasOfTheServerAndTheJournalDoNotChangeInSilence(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, "CREATE TABLE wide (id int PRIMARY KEY, v text); INSERT INTO wide VALUES (1, 'x')")
+	d.dsn = d.server.Admin(d.name)
+	d.run("SET allow_system_table_mods = on", "CREATE TABLE pg_catalog.kept (id int PRIMARY KEY, v text)",
+		"CREATE INDEX kept_v ON pg_catalog.kept (v)", "CREATE DOMAIN pg_catalog.small AS int",
+		"CREATE FUNCTION information_schema.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"CREATE FUNCTION g() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"CREATE POLICY theirs ON information_schema.sql_parts USING (true)",
+		"CREATE SCHEMA unwind_3", "CREATE TABLE unwind_3.t (id int)")
+	d.exec("UPDATE wide SET v = 'y'").apply() // the table is prepared
+	before := readCatalogs(t, d.dsn, false)
+	toast := "pg_toast.pg_toast_" + d.value("SELECT 'wide'::regclass::oid")
+	const drops = "it drops what was not made in this database"
+	for sql, want := range map[string]string{
+		"ALTER TABLE kept RENAME TO other":                               "would not give back: column kept 1 id",
+		"ALTER TABLE kept DROP CONSTRAINT kept_pkey":                     "would not give back: column kept_pkey 1 id",
+		"ALTER TABLE kept ALTER v SET DEFAULT 'x'":                       "would not give back: column kept 2 v",
+		"GRANT SELECT ON kept TO PUBLIC":                                 "would not give back: relation kept",
+		"DROP INDEX kept_v":                                              "would not give back: column kept_v 1 v",
+		"ALTER DOMAIN small SET DEFAULT 3":                               "would not give back: type small",
+		"DROP FUNCTION information_schema.f()":                           "would not give back: routine information_schema.f()",
+		"ALTER FUNCTION information_schema.f() COST 7":                   "would not give back: routine information_schema.f()",
+		"ALTER FUNCTION g() SET SCHEMA information_schema":               "without routine information_schema.g()",
+		"DROP RULE pg_settings_n ON pg_settings":                         "would not give back: built-in objects",
+		"DROP POLICY theirs ON information_schema.sql_parts":             "would not give back: built-in objects",
+		"DROP FUNCTION information_schema._pg_char_octet_length CASCADE": "would not give back: built-in objects",
+		"DROP TABLE information_schema.sql_parts":                        drops,
+		"DROP SCHEMA information_schema CASCADE":                         drops,
+		"GRANT SELECT ON " + toast + " TO PUBLIC":                        "would not give back: relation public.wide",
+		"ALTER TABLE unwind.record RENAME owner TO other":                "would not give back: column unwind.record",
+		"GRANT SELECT ON unwind.record TO PUBLIC":                        "would not give back: relation unwind.record",
+		"ALTER SCHEMA unwind OWNER TO worker":                            "would not give back: schema unwind",
+	} {
+		d.exec(sql).refused(want)
+		require.Empty(t, readCatalogs(t, d.dsn, false).compare(before), sql)
+	}
+	for _, sql := range []string{
+		"CREATE FUNCTION pg_catalog.made() RETURNS int LANGUAGE sql AS 'SELECT 1'", "DROP TABLE kept",
+		"COMMENT ON FUNCTION information_schema.f() IS 'x'", "ALTER TABLE unwind_3.t RENAME TO u",
+		"ALTER TABLE unwind_3.t ADD CHECK (id > 0)",
+	} {
+		s := d.exec(sql)
+		s.apply()
+		require.NotEmpty(t, readCatalogs(t, d.dsn, false).compare(before), sql)
+		s.undo(activities.Restored)
+		require.Empty(t, readCatalogs(t, d.dsn, false).compare(before), sql)
+	}
+}
+
 // TestWhatEscapesFromATransactionIsNotTried: a plan would do it as well as the step.
 func TestWhatEscapesFromATransactionIsNotTried(t *testing.T) {
 	t.Parallel()

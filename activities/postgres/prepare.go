@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/postgres/capture"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
@@ -108,7 +109,8 @@ func (p *Preparation) Remove() error {
 func (p *Preparation) unprepared(tables []string) (missing []*capture.Relation, err error) {
 	ids, err := server.Collect(p.c.Connection, pgx.RowTo[uint32],
 		`SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND nspname !~ '^(pg_|information_schema$|unwind(_-?[0-9]+)*$)'`)
+		WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND nspname !~ '^(pg_|information_schema$|unwind$)'
+		AND nspname !~ $1`, schema.HoldingPattern)
 	if err != nil {
 		return nil, err
 	}

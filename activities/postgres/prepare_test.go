@@ -21,14 +21,15 @@ func (d *database) preparation(limits postgres.Database) *postgres.Preparation {
 
 func TestADatabaseIsPreparedAndEverythingIsTakenAwayAgain(t *testing.T) {
 	t.Parallel()
-	d := newDatabase(t, people, "CREATE TABLE nokey (a int)")
+	d := newDatabase(t, people,
+		"CREATE TABLE nokey (a int); CREATE SCHEMA unwind_3; CREATE TABLE unwind_3.like_ours (id int PRIMARY KEY)")
 	before := d.wholeDump()
 	p := d.preparation(postgres.Database{Deny: []string{"public.team"}})
 	sql, err := p.SQL(nil)
 	require.NoError(t, err)
 	prepared, err := p.Apply(nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"public.person"}, prepared, "nobody may change team, and nokey cannot be undone")
+	require.Equal(t, []string{"public.person", "unwind_3.like_ours"}, prepared, "nobody may change team, and nokey cannot be undone")
 	rest, err := p.SQL(nil)
 	require.NoError(t, err)
 	require.Empty(t, rest)

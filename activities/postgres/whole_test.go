@@ -233,6 +233,23 @@ func TestADatabaseThatHasNotChangedStaysInPlace(t *testing.T) {
 	require.Equal(t, oid, d.value("SELECT oid FROM pg_database WHERE datname = current_database()"))
 }
 
+// TestASchemaWithANameLikeOursIsAPartOfTheDatabase: it is not the journal.
+func TestASchemaWithANameLikeOursIsAPartOfTheDatabase(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, accounts,
+		"CREATE SCHEMA unwind_app; CREATE TABLE unwind_app.t AS SELECT 1 AS n; COMMENT ON SCHEMA unwind_app IS 'x'")
+	before := d.wholeDump()
+	for _, migration := range []string{"UPDATE unwind_app.t SET n = 2", "COMMENT ON SCHEMA unwind_app IS 'y'",
+		"DROP SCHEMA unwind_app CASCADE"} {
+		s := d.checkpoint(true)
+		s.apply()
+		d.run(migration)
+		require.NotEqual(t, before, d.wholeDump(), migration)
+		s.undo(activities.Restored)
+		require.Equal(t, before, d.wholeDump(), migration)
+	}
+}
+
 // TestWithoutExclusiveAPersonIsAsked forces exactly what was shown.
 func TestWithoutExclusiveAPersonIsAsked(t *testing.T) {
 	t.Parallel()
@@ -356,6 +373,10 @@ func TestACheckpointThatCouldNotBePutBackIsRefused(t *testing.T) {
 	d.asAdmin("CREATE TABLE theirs (a int)")
 	s.refused("belong to postgres")
 	d.asAdmin("DROP TABLE theirs")
+	d.asAdmin("CREATE FUNCTION pg_catalog.kept() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"ALTER FUNCTION pg_catalog.kept OWNER TO worker")
+	s.refused("it has function kept() in a schema of the server, which a dump leaves out")
+	d.asAdmin("DROP FUNCTION pg_catalog.kept")
 	d.keepCheckpoints(postgres.Database{Deny: []string{"public.entry"}})
 	d.checkpoint(true).refused("limits the tables")
 	d.dsn = d.server.DSN(d.name)

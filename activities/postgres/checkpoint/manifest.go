@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/postgres/schema"
 )
 
 // manifest is what a database contains, by what people call it: "table data public.account". The
@@ -82,7 +83,6 @@ var (
 			`SET (default_tablespace|default_table_access_method|statement_timeout|lock_timeout|` +
 			`idle_in_transaction_session_timeout|transaction_timeout|client_encoding|` +
 			`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) = .*;)$`)
-	ourSchema = regexp.MustCompile(`^unwind(_.*)?$`)
 	// The list of a dump names a trigger after its table.
 	ourTrigger = regexp.MustCompile(` !unwind( (insert|update|delete))?$`)
 )
@@ -154,21 +154,21 @@ func (r *manifestReader) take(line []byte) {
 	r.inRows = r.isData && strings.HasPrefix(text, "COPY ") && strings.HasSuffix(text, " FROM stdin;")
 }
 
-func (r *manifestReader) begin(name, kind, schema, owner string) {
+func (r *manifestReader) begin(name, kind, of, owner string) {
 	r.name, r.text, r.blank, r.rows, r.sum = "", sha256.New(), 0, 0, new(big.Int)
 	r.isData = kind == "TABLE DATA"
-	isOurs := ourSchema.MatchString(schema) || kind == "SCHEMA" && ourSchema.MatchString(name) ||
-		schema == "-" && strings.HasPrefix(name, "SCHEMA ") && ourSchema.MatchString(strings.TrimPrefix(name, "SCHEMA "))
+	isOurs := schema.IsJournal(of) || kind == "SCHEMA" && schema.IsJournal(name) ||
+		of == "-" && strings.HasPrefix(name, "SCHEMA ") && schema.IsJournal(strings.TrimPrefix(name, "SCHEMA "))
 	if isOurs || kind == "SEQUENCE SET" || kind == "TRIGGER" && ourTrigger.MatchString(name) {
 		return
 	}
 	switch {
-	case strings.HasPrefix(kind, "DATABASE"), schema == "-" && strings.HasPrefix(name, "DATABASE "):
+	case strings.HasPrefix(kind, "DATABASE"), of == "-" && strings.HasPrefix(name, "DATABASE "):
 		r.name = strings.ToLower(kind) + " of the database"
-	case schema == "-":
+	case of == "-":
 		r.name = strings.ToLower(kind) + " " + name
 	default:
-		r.name = strings.ToLower(kind) + " " + schema + "." + name
+		r.name = strings.ToLower(kind) + " " + of + "." + name
 	}
 	fmt.Fprintln(r.text, owner)
 }

@@ -176,6 +176,24 @@ func checkRights(c *server.Connection) error {
 			"database %s: an undo makes a database beside this one, and the two exchange their names; the worker's role "+
 				"must have CREATEDB, and be the owner of the database or a member of it", c.Name)
 	}
+	if err := checkDumped(c); err != nil {
+		return err
+	}
+	others, err := server.Collect(c, pgx.RowTo[string],
+		`SELECT DISTINCT owner::regrole::text FROM (SELECT relowner FROM pg_class WHERE oid >= $1 UNION SELECT proowner
+			FROM pg_proc WHERE oid >= $1
+		UNION SELECT nspowner FROM pg_namespace WHERE oid >= $1) o(owner)
+		WHERE NOT pg_has_role(current_user, owner, 'MEMBER') ORDER BY 1`, server.FirstNormalObject)
+	if err == nil && len(others) > 0 {
+		err = activities.Errorf(activities.Refused,
+			"database %s: things in it belong to %s; an undo would have to make them, so the worker's role must be a member "+
+				"of these roles", c.Name, strings.Join(others, ", "))
+	}
+	return err
+}
+
+// checkDumped refuses where a dump would not hold all of the database.
+func checkDumped(c *server.Connection) error {
 	subscribed, err := server.Collect(c, pgx.RowTo[string],
 		"SELECT subname::text FROM pg_subscription WHERE subdbid = (SELECT oid FROM pg_database WHERE datname = "+
 			"current_database()) ORDER BY 1")
@@ -187,15 +205,19 @@ func checkRights(c *server.Connection) error {
 			"database %s: it has the subscription %s, which a dump does not hold as it is; drop it first, or migrate "+
 				"without a checkpoint", c.Name, strings.Join(subscribed, ", "))
 	}
-	others, err := server.Collect(c, pgx.RowTo[string],
-		`SELECT DISTINCT owner::regrole::text FROM (SELECT relowner FROM pg_class WHERE oid >= $1 UNION SELECT proowner
-			FROM pg_proc WHERE oid >= $1
-		UNION SELECT nspowner FROM pg_namespace WHERE oid >= $1) o(owner)
-		WHERE NOT pg_has_role(current_user, owner, 'MEMBER') ORDER BY 1`, server.FirstNormalObject)
-	if err == nil && len(others) > 0 {
+	hidden, err := server.Collect(c, pgx.RowTo[string],
+		`SELECT pg_describe_object(class, id, 0) FROM (
+			SELECT 'pg_class'::regclass, oid, relnamespace FROM pg_class WHERE relkind <> 'i'
+			UNION ALL SELECT 'pg_proc'::regclass, oid, pronamespace FROM pg_proc
+			UNION ALL SELECT 'pg_type'::regclass, oid, typnamespace FROM pg_type WHERE typrelid = 0 AND typelem = 0
+			UNION ALL SELECT 'pg_operator'::regclass, oid, oprnamespace FROM pg_operator) o(class, id, schema)
+		WHERE id >= $1 AND schema IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+			AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = class AND objid = id AND deptype = 'e') ORDER BY 1`,
+		server.FirstNormalObject)
+	if err == nil && len(hidden) > 0 {
 		err = activities.Errorf(activities.Refused,
-			"database %s: things in it belong to %s; an undo would have to make them, so the worker's role must be a member "+
-				"of these roles", c.Name, strings.Join(others, ", "))
+			"database %s: it has %s in a schema of the server, which a dump leaves out; move it to another schema, or migrate "+
+				"without a checkpoint", c.Name, strings.Join(hidden, ", "))
 	}
 	return err
 }

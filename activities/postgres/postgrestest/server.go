@@ -252,7 +252,7 @@ func DumpAll(t testing.TB, dsn string) string {
 
 func runDump(t testing.TB, dsn string, options ...string) string {
 	t.Helper()
-	out, err := dump(dsn, append(options, "--exclude-schema=unwind*")...)
+	out, err := dump(dsn, append(options, "--exclude-schema=unwind", "--exclude-schema=unwind_*_*")...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,24 +10,26 @@ import (
 )
 
 // describeSchema is the text of the schema of a database: all that pg_dump writes down of it, but
-// for what is ours. Two texts are equal if nobody can tell the schemas apart by name, definition,
+// for what steps hold, and what others have made in the schemas of the server, which pg_dump leaves
+// out. Of the server's own objects it has the number: what is changed of them, and not dropped,
+// [BuiltIn] finds. Two texts are equal if nobody can tell the schemas apart by name, definition,
 // owner, privilege or comment. Privileges that are by default are the same as those that were
 // granted so.
 //
 //nolint:unqueryvet // of catalogs, whole rows are described
-const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '^unwind(_-?[0-9]+)*$'
-	OR nspname ~ '^pg_' OR nspname = 'information_schema'),
+const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '` + HoldingPattern + `'
+	OR nspname ~ '^pg_(toast|temp_)'),
 	rel AS (SELECT c.*, c.oid::regclass::text AS name FROM pg_class c WHERE c.relnamespace NOT IN (SELECT oid FROM ours)
-	AND c.relkind <> 't' AND ($1::oid[] IS NULL OR c.oid = ANY($1))),
+	AND c.oid >= 16384 AND c.relkind <> 't' AND ($1::oid[] IS NULL OR c.oid = ANY($1))),
 	line(of, sub, text) AS (
 	SELECT oid, 0, format('schema %s %s %s', nspname, nspowner::regrole, coalesce(nspacl, acldefault('n', nspowner)))
-	FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours)
+	FROM pg_namespace WHERE oid NOT IN (SELECT oid FROM ours) AND (oid >= 16384 OR oid = 2200)
 	UNION ALL SELECT oid, 0, format('relation %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', name, relkind,
 	relowner::regrole, coalesce(relacl, acldefault(CASE relkind WHEN 'S' THEN 's'
 	ELSE 'r' END::"char", relowner)), reloptions, relpersistence, relrowsecurity, relforcerowsecurity,
-		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT o.reloptions FROM pg_class o
-		WHERE o.oid = rel.reltoastrelid), relam, relispopulated, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid)
-		END) FROM rel
+		relreplident, reltablespace, relispartition, reloftype::regtype, (SELECT concat_ws(' ', o.reloptions,
+		nullif(o.relacl, acldefault('r', o.relowner))) FROM pg_class o WHERE o.oid = rel.reltoastrelid), relam,
+		relispopulated, CASE relkind WHEN 'p' THEN pg_get_partkeydef(oid) END) FROM rel
 	UNION ALL SELECT r.oid, a.attnum, format('column %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s %s', r.name,
 		rank() OVER (PARTITION BY a.attrelid ORDER BY a.attnum), a.attname, format_type(a.atttypid, a.atttypmod),
 		a.attnotnull, pg_get_expr(d.adbin, d.adrelid), a.attidentity, a.attgenerated,
@@ -40,7 +42,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	UNION ALL SELECT x.oid, 0, format('constraint %s %s %s %s %s %s %s', coalesce(x.conrelid::regclass::text,
 	x.contypid::regtype::text), x.conname, pg_get_constraintdef(x.oid), x.convalidated, x.connoinherit,
 		x.conislocal, x.coninhcount)
-		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR x.oid = ANY($1))
+		FROM pg_constraint x WHERE x.connamespace NOT IN (SELECT oid FROM ours) AND x.oid >= 16384
+		AND ($1 IS NULL OR x.oid = ANY($1))
 	UNION ALL SELECT r.oid, 0, format('index %s %s %s %s %s', i.indexrelid::regclass, pg_get_indexdef(i.indexrelid),
 	i.indisclustered, i.indisreplident, i.indisvalid) FROM pg_index i JOIN rel r ON r.oid = i.indexrelid
 	UNION ALL SELECT t.oid, 0, format('trigger %s %s', pg_get_triggerdef(t.oid), t.tgenabled) FROM pg_trigger t
@@ -65,7 +68,9 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 	p.prolang, p.prokind, p.provolatile, p.prosecdef, p.proisstrict, pg_get_expr(p.proargdefaults, 0)),
 		(pg_get_function_sqlbody(p.oid), p.proallargtypes::regtype[], p.proargmodes, p.proargnames, p.provariadic::regtype,
 		p.protrftypes::regtype[], p.procost, p.prorows, p.prosupport, p.proleakproof, p.proparallel, p.probin))
-		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR p.oid = ANY($1))
+		FROM pg_proc p WHERE p.pronamespace NOT IN (SELECT oid FROM ours) AND p.oid >= 16384
+		AND format('%s.%s', p.pronamespace::regnamespace, p.proname) !~ '^unwind\.capture_[0-9]+$'
+		AND ($1 IS NULL OR p.oid = ANY($1))
 	UNION ALL SELECT t.oid, 0, format('type %s %s %s %s %s %s %s', t.oid::regtype, t.typtype, t.typowner::regrole,
 	coalesce(t.typacl, acldefault('T', t.typowner)), t.typdefault, (SELECT array_agg(e.enumlabel ORDER BY e.enumsortorder)
 	FROM pg_enum e WHERE e.enumtypid = t.oid),
@@ -73,7 +78,8 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		t.typreceive, t.typsend, t.typmodin, t.typmodout, t.typanalyze, t.typalign, t.typstorage, t.typcategory,
 		t.typispreferred,
 			t.typdelim, t.typisdefined, t.typsubscript))
-		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours) AND ($1 IS NULL OR t.oid = ANY($1))
+		FROM pg_type t WHERE t.typnamespace NOT IN (SELECT oid FROM ours) AND t.oid >= 16384
+		AND ($1 IS NULL OR t.oid = ANY($1))
 	UNION ALL SELECT rngtypid, 0, format('range %s %s', rngtypid::regtype, (rngsubtype::regtype, rngmultitypid::regtype,
 	rngcollation::regcollation, (SELECT opcname FROM pg_opclass o WHERE o.oid = rngsubopc), rngcanonical, rngsubdiff))
 	FROM pg_range WHERE rngtypid >= 16384
@@ -107,6 +113,11 @@ const describeSchema = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname
 		FROM pg_collation) + (SELECT count(*) FROM pg_language) + (SELECT count(*) FROM pg_publication)
 		+ (SELECT count(*) FROM pg_foreign_server) + (SELECT count(*) FROM pg_ts_config) + (SELECT count(*)
 		FROM pg_transform)) WHERE $1 IS NULL
+	UNION ALL SELECT NULL, 0, format('built-in objects %s', (SELECT count(*) FROM pg_class WHERE oid < 16384)
+		+ (SELECT count(*) FROM pg_type WHERE oid < 16384) + (SELECT count(*) FROM pg_proc WHERE oid < 16384)
+		+ (SELECT count(*) FROM pg_namespace WHERE oid < 16384) + (SELECT count(*) FROM pg_constraint WHERE oid < 16384)
+		+ (SELECT count(*) FROM pg_rewrite WHERE ev_class < 16384) + (SELECT count(*) FROM pg_trigger WHERE tgrelid < 16384)
+		+ (SELECT count(*) FROM pg_policy WHERE polrelid < 16384)) WHERE $1 IS NULL
 	) SELECT text FROM line WHERE ($1::oid[] IS NULL OR of = ANY($1))
 		AND ($1 IS NULL OR EXISTS (SELECT FROM unnest($1, $2::int[]) one(id, part)
 		WHERE id = of AND part IN (0, sub))) ORDER BY text COLLATE "C"`

@@ -74,8 +74,8 @@ func (t Trait) Tightens() bool {
 // of the schema shows it.
 //
 //nolint:dupword,unqueryvet // lists of columns, and of catalogs whole
-const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '^unwind(_-?[0-9]+)*$'
-	OR nspname ~ '^pg_' OR nspname = 'information_schema'),
+const listTraits = `WITH ours AS (SELECT oid FROM pg_namespace WHERE nspname ~ '` + HoldingPattern + `'
+	OR nspname ~ '^pg_' OR nspname IN ('information_schema', 'unwind')),
 	rel AS (SELECT c.*, c.oid::regclass::text AS name, CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
 	WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' WHEN 'I' THEN 'index' ELSE 'table' END AS word,
 		EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refobjsubid > 0
