@@ -24,6 +24,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
 	"github.com/seed-62bf7108/unwind/activities/file"
+	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/redis"
@@ -92,6 +93,7 @@ func newPlace(t *testing.T) *place {
 	t.Cleanup(func() { require.NoError(t, em.Close()) })
 	p.stripe = em.URL
 	p.write("srv/site/index.html", "<html>")
+	p.write("srv/site/uploads/list.html", "<ul><li>a cat</li></ul>")
 	p.write("srv/infra/main.tf", infra)
 	p.write("srv/app/data/README", "databases")
 	p.write("etc/unwind/terraform.rc", "")
@@ -213,7 +215,8 @@ func (p *place) config() host.Config {
 			"CACHE_URL": "file:" + in("run/secrets/cache"),
 		},
 		Worlds: []activities.Settings{
-			&file.Settings{Roots: []string{in("srv")}}, &terraform.Settings{Roots: []string{in("srv/infra")}},
+			&file.Settings{Roots: []string{in("srv")}}, &folder.Settings{Roots: []string{in("srv")}},
+			&terraform.Settings{Roots: []string{in("srv/infra")}},
 			&world.Settings{}, &stripe.Settings{Key: "STRIPE_KEY", URL: p.stripe},
 			&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"shop": {DSN: "SHOP_DSN"}}},
 			&etcd.Settings{Databases: map[string]etcd.DatabaseSettings{"settings": {Endpoints: []string{p.etcd}}}},
