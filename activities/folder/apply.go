@@ -62,23 +62,27 @@ func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.St
 // begin keeps what the folder holds, and makes the record of a restore that may be made.
 func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entry, p restoreParams, at location,
 	want activities.Digest) (step *step, err error) {
-	wanted, err := a.wanted(p.Checkpoint, at)
+	wanted, look, err := a.wanted(ctx, p.Checkpoint, at)
 	if err != nil {
 		return nil, err
 	}
 	progress, stop := snapshot.Show(ctx, "folder "+at.path)
 	defer stop()
 	beforeName, afterName := trees(e.Token)
-	before, err := a.store.Keep(ctx, at.root(),
-		snapshot.Keeping{Name: beforeName, Over: t.CheckOpen, Progress: progress})
+	before, err := a.store.Keep(ctx, at.root(), snapshot.Keeping{
+		Name: beforeName, Over: t.CheckOpen, Label: look.label,
+		Look: snapshot.Look{Leave: look.leaves, Progress: progress},
+	})
 	if err == nil {
 		err = errors.Join(checkRights(before), t.CheckOpen())
 	}
 	if err != nil {
 		return nil, errors.Join(explain(err), a.drop(beforeName))
 	}
-	change := describe(at, p.Checkpoint, before, wanted)
-	err = activities.Judge(ctx, change)
+	change, err := describe(at, p.Checkpoint, before, wanted)
+	if err == nil {
+		err = activities.Judge(ctx, change)
+	}
 	if err == nil && want != "" && want != change.Digest {
 		err = activities.Errorf(activities.StaleApproval,
 			"the checkpoint, or what folder %s holds, is not what was approved", at.path)
@@ -89,13 +93,17 @@ func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entr
 	if err != nil {
 		return nil, errors.Join(err, a.drop(beforeName))
 	}
-	changed := len(before.Differs(wanted))
+	after, _, err := wanted.Around(before)
+	if err != nil {
+		return nil, err
+	}
+	changed := len(before.Differs(after))
 	rec := restoreRecord{
 		Owned: journal.Own(ctx, e), Path: at.path, Before: before.Digest(), After: wanted.Digest(),
 		Result: activities.Result{
 			Summary: fmt.Sprintf("folder %s holds what %s has: %s put back", at.path, p.Checkpoint,
 				activities.CountOf(changed, "path")),
-			Outputs: map[string]any{"changed": changed}, After: wanted.Digest(),
+			Outputs: map[string]any{"changed": changed}, After: wanted.Digest(), Notes: change.Facts,
 		},
 	}
 	if _, err := t.Create(journal.Record, &rec); err != nil {
@@ -111,7 +119,7 @@ func (a *restore) putBack(ctx context.Context, t *journal.Token, e activities.En
 	defer stop()
 	r := snapshot.Restore{
 		Root: at.root(), Want: step.after, From: a.store, Seen: step.before, Stage: at.stage(e.Token), Over: t.CheckOpen,
-		Progress: progress,
+		Look: snapshot.Look{Leave: step.leaves, Progress: progress},
 	}
 	differs, err := r.Run(ctx)
 	err = errors.Join(err, r.Clear())

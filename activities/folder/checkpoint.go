@@ -17,7 +17,20 @@ import (
 type checkpoint struct{ *world }
 
 type checkpointParams struct {
-	Path string `json:"path" jsonschema:"absolute path of the folder to keep, with all that is in it"`
+	Path    string `json:"path"              jsonschema:"absolute path of the folder to keep, with all that is in it"`
+	Git     bool   `json:"git,omitempty"     jsonschema:"true: it is a git repository; files that git ignores are left out, and a restore leaves them alone and removes no object"`
+	Ignored bool   `json:"ignored,omitempty" jsonschema:"true: with git, files that git ignores are kept and restored as well"`
+}
+
+// label is that of the checkpoint that the step makes.
+func (p checkpointParams) label() string {
+	switch {
+	case p.Git && p.Ignored:
+		return wholeGit
+	case p.Git:
+		return asGit
+	}
+	return ""
 }
 
 // checkpointRecord says which checkpoint the token makes.
@@ -49,12 +62,22 @@ func (*checkpoint) Spec() activities.Spec {
 // checkpointID is the name of the checkpoint that a token makes.
 func checkpointID(token string) string { return "cp-" + token }
 
-func (a *checkpoint) decode(s activities.Step) (location, error) {
-	p, err := activities.DecodeParams[checkpointParams](s.With)
-	if err != nil {
-		return location{}, err
+func (a *checkpoint) decode(s activities.Step) (p checkpointParams, at location, err error) {
+	if p, err = activities.DecodeParams[checkpointParams](s.With); err == nil {
+		err = p.check()
 	}
-	return a.locateThere(p.Path)
+	if err == nil {
+		at, err = a.locateThere(p.Path)
+	}
+	return p, at, err
+}
+
+func (p checkpointParams) check() error {
+	if p.Ignored && !p.Git {
+		return activities.Errorf(activities.Refused,
+			"ignored: it says what becomes of files that git ignores, and needs git: true; without, all files are kept")
+	}
+	return nil
 }
 
 // Preflight implements activities.Preflighter.
@@ -63,10 +86,10 @@ func (a *checkpoint) Preflight(ctx context.Context, o activities.Outlook) error 
 	if err != nil {
 		return err
 	}
-	return a.preflight(ctx, o, p.Path)
+	return errors.Join(p.check(), a.preflight(ctx, o, p.Path))
 }
 
-func (a *checkpoint) Plan(_ context.Context, e activities.Entry, s activities.Step) (c activities.Change, err error) {
+func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.Step) (c activities.Change, err error) {
 	t, err := a.token(e)
 	if err == nil {
 		err = t.CheckOpen()
@@ -74,14 +97,17 @@ func (a *checkpoint) Plan(_ context.Context, e activities.Entry, s activities.St
 	if err != nil {
 		return c, err
 	}
-	at, err := a.decode(s)
+	p, at, err := a.decode(s)
 	if err != nil {
 		return c, err
 	}
-	at.close()
+	defer at.close()
+	if _, err := lookAt(ctx, at, p.label()); err != nil {
+		return c, err
+	}
 	return activities.Change{
 		Summary: "keep what folder " + at.path + " holds", Strategy: activities.Snapshot, Risk: activities.Low,
-		Undo: "the checkpoint is dropped", Keys: []string{keyPrefix + at.path}, Digest: activities.DigestOf([]byte(at.path)),
+		Undo: "the checkpoint is dropped", Keys: []string{keyPrefix + at.path}, Digest: activities.DigestOf([]byte(at.path), []byte(p.label())),
 	}, nil
 }
 
@@ -99,7 +125,7 @@ func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities
 	if err := t.CheckOpen(); err != nil {
 		return r, err
 	}
-	at, err := a.decode(s)
+	p, at, err := a.decode(s)
 	if err != nil {
 		return r, err
 	}
@@ -126,7 +152,7 @@ func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities
 	if found, err := t.Read(journal.Applied, &r); err != nil {
 		return r, err
 	} else if !found {
-		if r, err = a.keep(ctx, at, rec, t); err != nil {
+		if r, err = a.keep(ctx, at, p.label(), rec, t); err != nil {
 			return r, err
 		}
 		if _, err := t.Create(journal.Applied, &r); err != nil {
@@ -137,12 +163,17 @@ func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities
 	return r, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})
 }
 
-func (a *checkpoint) keep(ctx context.Context, at location, rec checkpointRecord,
+func (a *checkpoint) keep(ctx context.Context, at location, label string, rec checkpointRecord,
 	t *journal.Token) (r activities.Result, err error) {
 	progress, stop := snapshot.Show(ctx, "folder "+at.path)
 	defer stop()
-	content, err := a.store.Keep(ctx, at.root(),
-		snapshot.Keeping{Name: rec.ID, Over: t.CheckOpen, Progress: progress})
+	look, err := lookAt(ctx, at, label)
+	if err != nil {
+		return r, err
+	}
+	content, err := a.store.Keep(ctx, at.root(), snapshot.Keeping{
+		Name: rec.ID, Over: t.CheckOpen, Label: label, Look: snapshot.Look{Leave: look.leaves, Progress: progress},
+	})
 	if err == nil {
 		err = errors.Join(checkRights(content), t.CheckOpen())
 	}
@@ -208,7 +239,7 @@ func (a *checkpoint) Observe(_ context.Context, e activities.Entry) (o activitie
 	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
 		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a checkpoint"}, err
 	}
-	_, _, err = a.store.Load(rec.ID)
+	_, err = a.store.Load(rec.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return activities.Observation{State: activities.AsBefore, Detail: "there is no checkpoint " + rec.ID}, nil

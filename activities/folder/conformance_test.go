@@ -19,11 +19,17 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-func TestMain(m *testing.M) { os.Exit(actiontest.Main(m, restoreCase, checkpointCase)) }
+func TestMain(m *testing.M) { os.Exit(actiontest.Main(m, restoreCase, gitCase, checkpointCase)) }
 
 func TestRestoreConforms(t *testing.T) { actiontest.Run(t, restoreCase) }
+
+func TestRestoreOfARepositoryConforms(t *testing.T) {
+	testrun.NeedProgram(t, "git", "install it")
+	actiontest.Run(t, gitCase)
+}
 
 func TestCheckpointConforms(t *testing.T) { actiontest.Run(t, checkpointCase) }
 
@@ -51,6 +57,24 @@ var restoreCase = actiontest.Case{
 	Drift:     func(t testing.TB, dir string) { sh(t, dir, "echo drift >>gone/a; echo drift >>gone/more") },
 	Meanwhile: func(t testing.TB, dir string) { sh(t, dir, "echo meanwhile >>b") },
 	Sample:    2,
+}
+
+// gitCase is brief: what may break a restore, the other case tests.
+var gitCase = actiontest.Case{
+	Name: "restore of a repository", Action: "folder.restore", Open: open, Manifest: manifest, Anew: true, Brief: true,
+	Start: func(t testing.TB, dir string) {
+		require.NoError(t, os.MkdirAll(treeOf(dir), 0o755))
+		sh(t, dir, makeRepository)
+		keepWith(t, dir, "one", params{"path": treeOf(dir), "git": true})
+		sh(t, dir, "git commit -qam more; echo later >later")
+		keepWith(t, dir, "two", params{"path": treeOf(dir), "git": true})
+		sh(t, dir, wreck)
+	},
+	With:      func(dir string) any { return params{"path": treeOf(dir), "checkpoint": nameOf("one")} },
+	Next:      func(dir string) any { return params{"path": treeOf(dir), "checkpoint": nameOf("two")} },
+	Drift:     func(t testing.TB, dir string) { sh(t, dir, "echo drift >>a") },
+	Meanwhile: func(t testing.TB, dir string) { sh(t, dir, "echo meanwhile >>a") },
+	Sample:    1,
 }
 
 var checkpointCase = actiontest.Case{
@@ -88,12 +112,14 @@ func token(name string) string { return activities.NewToken("start", name, 0) }
 func nameOf(name string) string { return "cp-" + token(name) }
 
 // keep makes a checkpoint.
-func keep(t testing.TB, dir, name string) {
+func keep(t testing.TB, dir, name string) { keepWith(t, dir, name, params{"path": treeOf(dir)}) }
+
+func keepWith(t testing.TB, dir, name string, p params) {
 	w, err := open(dir)
 	require.NoError(t, err)
 	mark, err := w.Journal(context.Background())
 	require.NoError(t, err)
-	with, err := json.Marshal(params{"path": treeOf(dir)})
+	with, err := json.Marshal(p)
 	require.NoError(t, err)
 	e := activities.Entry{Token: token(name), Action: "folder.checkpoint", Params: with,
 		Place: activities.Place{Journal: mark}}

@@ -18,6 +18,10 @@
 // there until its step is undone, or its record is released when the task's rollback window has
 // closed.
 //
+// With git: true, the folder is a git repository. What git ignores is no part of the checkpoint, by
+// the rules that the checkpoint has itself; objects are only added to; and an index of which git has
+// refreshed what it remembers of the files' times is not drift.
+//
 // # How a restore is undone
 //
 // Before it touches anything it keeps what the folder holds, as a checkpoint does. The undo puts

@@ -73,22 +73,27 @@ func refuseName(name string) error {
 		"checkpoint: %q is no name of a checkpoint; take the output checkpoint of a step of folder.checkpoint", name)
 }
 
-// wanted is what a checkpoint has of a folder.
-func (a *restore) wanted(name string, at location) (snapshot.Content, error) {
+// wanted is what a checkpoint has of a folder, and how the folder is looked at.
+func (a *restore) wanted(ctx context.Context, name string, at location) (want snapshot.Content, l look, err error) {
 	if !isCheckpoint(name) {
-		return nil, refuseName(name)
+		return nil, l, refuseName(name)
 	}
-	of, content, err := a.store.Load(name)
+	kept, err := a.store.Load(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, activities.Errorf(activities.Refused,
+		return nil, l, activities.Errorf(activities.Refused,
 			"checkpoint: there is no %s on this worker: it was never made here, was undone, or its record was released", name)
 	case err != nil:
-		return nil, explain(err)
-	case of != at.path:
-		return nil, activities.Errorf(activities.Refused, "checkpoint: %s is of folder %s, not of %s", name, of, at.path)
+		return nil, l, explain(err)
+	case kept.Root != at.path:
+		return nil, l, activities.Errorf(activities.Refused, "checkpoint: %s is of folder %s, not of %s", name, kept.Root,
+			at.path)
 	}
-	return content, checkRights(content)
+	if err := checkRights(kept.Content); err != nil {
+		return nil, l, err
+	}
+	l, err = a.lookBack(ctx, at, kept)
+	return kept.Content, l, err
 }
 
 // Plan says what would change, path by path.
@@ -109,25 +114,29 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 		return c, err
 	}
 	defer at.close()
-	after, err := a.wanted(p.Checkpoint, at)
+	after, look, err := a.wanted(ctx, p.Checkpoint, at)
 	if err != nil {
 		return c, err
 	}
 	progress, stop := snapshot.Show(ctx, "folder "+at.path)
 	defer stop()
-	before, err := a.store.Scan(ctx, at.root(), progress)
+	before, err := a.store.Scan(ctx, at.root(), snapshot.Look{Leave: look.leaves, Progress: progress})
 	if err == nil {
 		err = checkRights(before)
 	}
 	if err != nil {
 		return c, explain(err)
 	}
-	return describe(at, p.Checkpoint, before, after), nil
+	return describe(at, p.Checkpoint, before, after)
 }
 
-func describe(at location, name string, before, after snapshot.Content) activities.Change {
+func describe(at location, name string, before, wanted snapshot.Content) (c activities.Change, err error) {
+	after, stay, err := wanted.Around(before)
+	if err != nil {
+		return c, err
+	}
 	changed := before.Differs(after)
-	c := activities.Change{
+	c = activities.Change{
 		Summary:  "put folder " + at.path + " back to " + name + ": " + activities.CountOf(len(changed), "path") + " differ",
 		Diff:     lines(changed, before, after),
 		Strategy: activities.Snapshot, Risk: activities.Medium, Unchanged: len(changed) == 0,
@@ -135,13 +144,27 @@ func describe(at location, name string, before, after snapshot.Content) activiti
 		Keys:   []string{keyPrefix + at.path},
 		Digest: activities.DigestOf([]byte(at.path), []byte(before.Digest()), []byte(after.Digest())),
 	}
+	if len(stay) > 0 {
+		c.Facts = []string{"stays: " + describeStay(stay)}
+	}
 	if len(changed) == 1 {
 		c.Summary = strings.TrimSuffix(c.Summary, "differ") + "differs"
 	}
 	if len(changed) == 0 {
 		c.Summary = "leave folder " + at.path + ": it holds what " + name + " has"
 	}
-	return c
+	return c, nil
+}
+
+// describeStay says which folders stay though they should go.
+func describeStay(folders []string) string {
+	const most = 5
+	named := strings.Join(folders[:min(most, len(folders))], ", ")
+	holds := "they hold"
+	if len(folders) == 1 {
+		holds = "it holds"
+	}
+	return activities.CountOf(len(folders), "folder") + " that would have to go, for " + holds + " what is left alone: " + named
 }
 
 // lines say what differs at paths, one line each, as many as a person may be shown.
@@ -176,14 +199,20 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 		return o, err
 	}
 	defer at.close()
-	now, err := a.store.Scan(ctx, at.root(), nil)
+	now, err := a.store.Scan(ctx, at.root(), snapshot.Look{Leave: step.leaves})
 	if errors.Is(err, fs.ErrNotExist) {
 		return activities.Observation{State: activities.Elsewise, Detail: step.Path + " is gone"}, nil
 	}
 	if err != nil {
 		return o, err
 	}
-	back := step.plan(now)
+	if err := a.forgiveRefresh(ctx, at, step, now); err != nil {
+		return o, err
+	}
+	back, err := step.plan(now)
+	if err != nil {
+		return o, err
+	}
 	switch {
 	case len(back.newer(now)) > 0:
 		drift := back.drift(now)

@@ -32,7 +32,7 @@ func (r rights) check(c snapshot.Content) error {
 	for at, e := range c {
 		var why string
 		switch {
-		case e.Kind == snapshot.Own:
+		case e.Kind == snapshot.Left:
 			continue
 		case int(e.UID) != r.user:
 			why = fmt.Sprintf("belongs to user %d", e.UID)

@@ -20,7 +20,7 @@ func TestWhatTheWorkerCouldNotPutBackIsRefused(t *testing.T) {
 	} {
 		e := mine
 		change(&e)
-		c := snapshot.Content{"/it": e, "/.unwind": {Kind: snapshot.Own}}
+		c := snapshot.Content{"/it": e, "/.unwind": {Kind: snapshot.Left}}
 		err := rights{7, []int{8, 9}}.check(c)
 		if why == "" {
 			require.NoError(t, err)

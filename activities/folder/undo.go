@@ -22,6 +22,8 @@ type step struct {
 	before, after snapshot.Content
 	// changed are the paths at which these differ.
 	changed []string
+	// label is that of the checkpoint.
+	label string
 }
 
 // load reads the record of a token and what it keeps; nil if there is no record.
@@ -32,26 +34,33 @@ func (a *restore) load(t *journal.Token, e activities.Entry) (*step, error) {
 	}
 	before, after := trees(e.Token)
 	var err error
-	if s.before, err = a.kept(before, s.Before); err != nil {
+	if s.before, s.label, err = a.kept(before, s.Before); err != nil {
 		return nil, err
 	}
-	if s.after, err = a.kept(after, s.After); err != nil {
+	if s.after, _, err = a.kept(after, s.After); err != nil {
+		return nil, err
+	}
+	if s.after, _, err = s.after.Around(s.before); err != nil {
 		return nil, err
 	}
 	s.changed = s.before.Differs(s.after)
 	return s, nil
 }
 
-// kept is what a tree of a record holds.
-func (a *restore) kept(name string, want activities.Digest) (snapshot.Content, error) {
-	_, c, err := a.store.Load(name)
+// leaves says whether a path was left alone when the folder was kept.
+func (s *step) leaves(at string) bool { return s.before[at].Kind == snapshot.Left }
+
+// kept is what a tree of a record holds, and its label.
+func (a *restore) kept(name string, want activities.Digest) (snapshot.Content, string, error) {
+	k, err := a.store.Load(name)
+	c := k.Content
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &snapshot.DamageError{Why: "tree " + name + " is gone from the store"}
 	}
 	if err == nil && c.Digest() != want {
 		err = &snapshot.DamageError{Why: "tree " + name + " is not that of the record"}
 	}
-	return c, explain(err)
+	return c, k.Label, explain(err)
 }
 
 // left are the changed paths that are not as the step left them.
@@ -66,26 +75,32 @@ type way struct {
 	// want is what the folder is to hold: of what the step has changed what was there before, and all
 	// else as it is.
 	want snapshot.Content
-	// inside are paths that others have put into folders which go.
-	inside []string
+	// stay are folders that hold what is left alone, though they should go.
+	stay []string
 }
 
-func (s *step) plan(now snapshot.Content) way {
-	w := way{step: s, want: maps.Clone(now)}
+func (s *step) plan(now snapshot.Content) (w way, err error) {
+	w = way{step: s, want: maps.Clone(now)}
 	for _, at := range s.changed {
 		if was, there := s.before[at]; there {
 			w.want[at] = was
 		} else {
 			delete(w.want, at)
 		}
+		// The time of a folder goes with all that is done in it, also by a step that was cut short.
+		folder := path.Dir(at)
+		if was, is := s.before[folder], w.want[folder]; was.Kind == snapshot.Folder && is.Kind == snapshot.Folder {
+			is.MTime = was.MTime
+			w.want[folder] = is
+		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(w.want)) { // what is in a folder after the folder
 		if folder, there := w.want[path.Dir(at)]; at != "/" && (!there || folder.Kind != snapshot.Folder) {
-			delete(w.want, at)
-			w.inside = append(w.inside, at)
+			delete(w.want, at) // somebody has put it there
 		}
 	}
-	return w
+	w.want, w.stay, err = w.want.Around(now)
+	return w, err
 }
 
 // newer are the paths at which the undo would overwrite what somebody else has done.
@@ -179,17 +194,23 @@ func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.E
 		return u, activities.Errorf(activities.ActionFailed,
 			"folder %s %s; make it (mkdir), and what it held is put into it", at.path, why)
 	}
-	r := snapshot.Restore{Root: at.root(), From: a.store, Stage: at.stage(e.Token), Progress: progress,
-		Over: func() error { return checkUnsettled(t) }}
+	r := snapshot.Restore{Root: at.root(), From: a.store, Stage: at.stage(e.Token),
+		Over: func() error { return checkUnsettled(t) }, Look: snapshot.Look{Leave: s.leaves, Progress: progress}}
 	if err := r.Clear(); err != nil { // a forward that was under way does no more
 		return u, err
 	}
 	point.Reach("folder.restore:fenced")
-	now, err := a.store.Scan(ctx, at.root(), progress)
+	now, err := a.store.Scan(ctx, at.root(), r.Look)
+	if err != nil {
+		return u, explain(err)
+	}
+	if err := a.forgiveRefresh(ctx, at, s, now); err != nil {
+		return u, err
+	}
+	back, err := s.plan(now)
 	if err != nil {
 		return u, err
 	}
-	back := s.plan(now)
 	r.Want, r.Seen = back.want, s.after
 	if newer := back.newer(now); len(newer) > 0 {
 		drift := back.drift(now)
@@ -207,8 +228,12 @@ func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.E
 	if len(differs) > 0 {
 		return u, fmt.Errorf("folder %s is being changed by someone else: %s is not as it was put back", at.path, differs[0])
 	}
-	return activities.Undone{Outcome: activities.Restored,
-		Observed: fmt.Sprintf("folder %s: %s as before", at.path, activities.CountOf(len(s.changed), "path"))}, nil
+	u = activities.Undone{Outcome: activities.Restored,
+		Observed: fmt.Sprintf("folder %s: %s as before", at.path, activities.CountOf(len(s.changed), "path"))}
+	if len(back.stay) > 0 {
+		u.Outcome, u.Losses = activities.Residue, []string{describeStay(back.stay)}
+	}
+	return u, nil
 }
 
 // checkUnsettled is an error where an undo of the token is over.

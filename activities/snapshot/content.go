@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ const (
 	Socket = 's'
 	Block  = 'b' // a device
 	Char   = 'c' // a device
-	Own    = 'u' // a folder of Unwind itself: only its path is known
+	Left   = 'u' // what is left alone: only its path is known
 )
 
 // Entry is what a folder holds at a path. Times are in nanoseconds.
@@ -53,14 +54,43 @@ func (c Content) Bytes() (sum int64) {
 	return sum
 }
 
-// Paths is how many paths there are beside the folder itself.
-func (c Content) Paths() int { return max(len(c)-1, 0) }
+// Paths is how many paths there are beside the folder itself, without what is left alone.
+func (c Content) Paths() (n int) {
+	for at, e := range c {
+		if at != "/" && e.Kind != Left {
+			n++
+		}
+	}
+	return n
+}
+
+// Around is the content that a folder which holds now can be given: folders in which something is
+// left alone stay, though the content lacks them. It says which do.
+func (c Content) Around(now Content) (around Content, stay []string, err error) {
+	around = c
+	for _, at := range sorted(now) {
+		for folder := path.Dir(at); now[at].Kind == Left && !around[folder].folder(); folder = path.Dir(folder) {
+			if is, taken := c[folder]; taken && is.Kind != Left {
+				return nil, nil, activities.Errorf(activities.Refused,
+					"path: %s would have to go, and %s in it is left alone (what git ignores, what Unwind keeps for files): move it "+
+						"away", folder, at)
+			}
+			if len(stay) == 0 {
+				around = maps.Clone(c)
+			}
+			around[folder] = now[folder]
+			stay = append(stay, folder)
+		}
+	}
+	slices.Sort(stay)
+	return around, stay, nil
+}
 
 // Digest covers every path.
 func (c Content) Digest() activities.Digest {
 	parts := make([][]byte, 0, len(c))
 	for _, at := range sorted(c) {
-		if e := c[at]; e.Kind != Own {
+		if e := c[at]; e.Kind != Left {
 			parts = append(parts, fmt.Appendf(nil, "%q %c %o %d:%d %d %d %s %s %q %d %q", e.Path, e.Kind, e.Mode, e.UID, e.GID,
 				e.MTime, e.Size, e.Digest, e.Attributes, e.Target, e.Device, e.Same))
 		}
@@ -72,12 +102,12 @@ func (c Content) Digest() activities.Digest {
 func (c Content) Differs(now Content) []string {
 	paths := map[string]bool{}
 	for at, e := range c {
-		if is := now[at]; is != e && e.Kind != Own && is.Kind != Own {
+		if is := now[at]; is != e && e.Kind != Left && is.Kind != Left {
 			paths[at] = true
 		}
 	}
 	for at, is := range now {
-		if _, ok := c[at]; !ok && is.Kind != Own {
+		if _, ok := c[at]; !ok && is.Kind != Left {
 			paths[at] = true
 		}
 	}

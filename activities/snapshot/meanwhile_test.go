@@ -22,7 +22,7 @@ func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
 	r.Want, err = store.Keep(t.Context(), r.Root, Keeping{Name: "kept"})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(at, []byte("seen"), 0o600))
-	seen, err := Scan(t.Context(), r.Root, nil)
+	seen, err := Scan(t.Context(), r.Root, Look{})
 	require.NoError(t, err)
 	s, err := r.openStaging()
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestWhatChangesAfterItWasLookedAtIsPutBack(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "newer", string(content))
 
-	seen, err = Scan(t.Context(), r.Root, nil)
+	seen, err = Scan(t.Context(), r.Root, Look{})
 	require.NoError(t, err)
 	require.NoError(t, s.swapIn(r.Want["/a"], seen["/a"], true))
 	content, err = os.ReadFile(at)

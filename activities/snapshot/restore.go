@@ -35,8 +35,8 @@ type Restore struct {
 	// Over says, as an error, that the folder has been restored already, or must not be. It is asked
 	// when the stage stands: what makes it say so has to be there before the stages are cleared.
 	Over func() error
-	// Progress, if set, is told how far the restore has come.
-	Progress *Progress
+
+	Look
 }
 
 // DriftError says that somebody has changed a folder since it was decided to overwrite it.
@@ -64,18 +64,21 @@ func (r Restore) Run(ctx context.Context) (differs []string, err error) {
 	if err := r.Over(); err != nil {
 		return nil, err
 	}
-	r.Progress.begin("comparing the folder with the copy")
-	was, err := scan(ctx, r.Root, r.From.latest(r.Root), reading{})
+	was, err := scan(ctx, r.Root, r.From.latest(r.Root), r.reading("comparing the folder with the copy"))
 	if err != nil {
 		return nil, err
 	}
 	now := was.content()
+	if r.Want, _, err = r.Want.Around(now); err != nil {
+		return nil, err
+	}
+	s.Restore = r
 	todo := r.Want.Differs(now)
 	if newer := r.newer(now, todo); len(newer) > 0 {
 		return nil, &DriftError{newer}
 	}
 	todo = s.withNames(todo)
-	if err := r.checkTodo(ctx, now, todo); err != nil {
+	if err := r.checkTodo(ctx, todo); err != nil {
 		return nil, err
 	}
 	s.tally = r.Progress.begin("putting back " + activities.CountOf(len(todo), "path"))
@@ -85,29 +88,18 @@ func (r Restore) Run(ctx context.Context) (differs []string, err error) {
 	if err := unix.Syncfs(int(s.root.Fd())); err != nil {
 		return nil, err
 	}
-	r.Progress.begin("comparing the folder with the copy again")
-	if was, err = scan(ctx, r.Root, was, reading{}); err != nil {
+	if was, err = scan(ctx, r.Root, was, r.reading("comparing the folder with the copy again")); err != nil {
 		return nil, err
 	}
 	return r.Want.Differs(was.content()), nil
 }
 
-// checkTodo looks, before anything is touched, whether all is there that is needed, and whether
-// what goes holds nothing of Unwind's own.
-func (r Restore) checkTodo(ctx context.Context, now Content, todo []string) error {
+// checkTodo looks, before anything is touched, whether all is there that is needed.
+func (r Restore) checkTodo(ctx context.Context, todo []string) error {
 	needed := Content{}
 	for _, at := range todo {
 		if want, wanted := r.Want[at]; wanted {
 			needed[at] = want
-		}
-	}
-	for _, at := range sorted(now) {
-		for folder := path.Dir(at); now[at].Kind == Own && folder != "/"; folder = path.Dir(folder) {
-			if !r.Want[folder].folder() {
-				return activities.Errorf(activities.Refused,
-					"%s would have to go, and %s in it is what Unwind keeps for files there: take that folder out of file.roots "+
-						"once its tasks are over, or leave the folder out", folder, at)
-			}
 		}
 	}
 	return r.From.Check(ctx, needed, r.Progress)

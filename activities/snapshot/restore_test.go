@@ -71,7 +71,7 @@ func (s *shelf) restore() Restore {
 
 func (s *shelf) scan() Content {
 	s.Helper()
-	now, err := Scan(s.Context(), Root{Path: s.root}, nil)
+	now, err := Scan(s.Context(), Root{Path: s.root}, Look{})
 	require.NoError(s, err)
 	return now
 }

@@ -14,16 +14,29 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/filetree"
 )
 
+// Look says how a folder is looked at. The zero value reads all of it.
+type Look struct {
+	// Leave says which paths are no part of it, with all that is in them: they are left alone. It is
+	// asked of a folder before it is asked of what is in it. Defaults to none.
+	Leave func(at string) bool
+	// Progress, if set, is told how far it has come.
+	Progress *Progress
+}
+
 // Scan reads a folder. A file that goes while it is read has the folder read again.
-func Scan(ctx context.Context, root Root, p *Progress) (Content, error) {
-	now, err := scan(ctx, root, nil, reading{tally: p.begin("reading")})
+func Scan(ctx context.Context, root Root, l Look) (Content, error) {
+	now, err := scan(ctx, root, nil, l.reading("reading"))
 	return now.content(), err
 }
 
 // Scan reads a folder; of what has not changed since the last tree of it, only that.
-func (s *Store) Scan(ctx context.Context, root Root, p *Progress) (Content, error) {
-	now, err := scan(ctx, root, s.latest(root), reading{tally: p.begin("reading")})
+func (s *Store) Scan(ctx context.Context, root Root, l Look) (Content, error) {
+	now, err := scan(ctx, root, s.latest(root), l.reading("reading"))
 	return now.content(), err
+}
+
+func (l Look) reading(doing string) reading {
+	return reading{leave: l.Leave, tally: l.Progress.begin(doing)}
 }
 
 // node is an entry, and what tells whether it has changed since it was read.
@@ -59,6 +72,7 @@ var errChanging = errors.New("it changes while it is read")
 // reading says what becomes of what is read. The zero value keeps and counts nothing.
 type reading struct {
 	put   putChunk
+	leave func(at string) bool
 	tally *filetree.Tally
 }
 
@@ -142,8 +156,9 @@ func (s *scanner) readFolder(it filetree.Node, at string) error {
 	return it.Each(func(name string, sub filetree.Node) error {
 		in := path.Join(at, name)
 		switch {
-		case sub.Kind() == unix.S_IFDIR && (name == ownFolder || strings.HasPrefix(name, ownFolder+"-")):
-			s.now.Nodes[in] = node{Entry: Entry{Path: in, Kind: Own}}
+		case sub.Kind() == unix.S_IFDIR && (name == ownFolder || strings.HasPrefix(name, ownFolder+"-")),
+			s.leave != nil && s.leave(in):
+			s.now.Nodes[in] = node{Entry: Entry{Path: in, Kind: Left}}
 			return nil
 		case sub.Stat.Dev != s.now.Device:
 			return fmt.Errorf("something else is mounted at %s", in)
@@ -270,7 +285,7 @@ func (s *scanner) nameLinks() {
 	first := map[uint64]string{}
 	for _, at := range sorted(s.now.Nodes) {
 		n := s.now.Nodes[at]
-		if n.Kind == Folder || n.Kind == Own {
+		if n.Kind == Folder || n.Kind == Left {
 			continue
 		}
 		if was, ok := first[n.Inode]; ok {

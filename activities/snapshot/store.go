@@ -91,21 +91,27 @@ type Keeping struct {
 	// is left, which Drop makes fail: what makes it say so has to be there before Drop is called.
 	// Defaults to never.
 	Over func() error
-	// Progress, if set, is told how far it has come.
-	Progress *Progress
+	// Label is kept with the tree, for whoever loads it.
+	Label string
+
+	Look
 }
 
 // Keep keeps, durably, what a folder holds at one moment.
 func (s *Store) Keep(ctx context.Context, root Root, k Keeping) (Content, error) {
-	now, err := scan(ctx, root, s.latest(root), reading{put: s.put, tally: k.Progress.begin("copying")})
+	read := func(doing string) reading {
+		r := k.reading(doing)
+		r.put = s.put
+		return r
+	}
+	now, err := scan(ctx, root, s.latest(root), read("copying"))
 	if err != nil {
 		return nil, err
 	}
 	const tries = 3
 	for range tries {
 		before := now.content()
-		again := reading{put: s.put, tally: k.Progress.begin("comparing the copy with the folder")}
-		if now, err = scan(ctx, root, now, again); err != nil {
+		if now, err = scan(ctx, root, now, read("comparing the copy with the folder")); err != nil {
 			return nil, err
 		}
 		// what was read first has not changed until the last was
@@ -122,7 +128,7 @@ func (s *Store) keepTree(ctx context.Context, root Root, k Keeping, now *state) 
 	if err != nil {
 		return err
 	}
-	t := tree{Root: root.Path, Needs: needed, State: *now}
+	t := tree{Root: root.Path, Label: k.Label, Needs: needed, State: *now}
 	raw, err := t.encode()
 	if err != nil {
 		return err
@@ -147,7 +153,7 @@ func (s *Store) keepTree(ctx context.Context, root Root, k Keeping, now *state) 
 	}
 	point.Reach("snapshot:kept")
 	// A Sweep that had not seen the tree may have moved chunks aside: from here on it sees it.
-	if err := s.replaceMissing(ctx, root, t); err != nil {
+	if err := s.replaceMissing(ctx, root, k, t); err != nil {
 		return err
 	}
 	return durable.Replace(s.latestOf(root), []byte(k.Name))
@@ -157,7 +163,7 @@ func (s *Store) keepTree(ctx context.Context, root Root, k Keeping, now *state) 
 func (s *Store) ticket(name string) string { return s.in(newDir, "tree-"+name) }
 
 // replaceMissing puts again the chunks of a tree that are not there, from the folder that it is of.
-func (s *Store) replaceMissing(ctx context.Context, root Root, t tree) error {
+func (s *Store) replaceMissing(ctx context.Context, root Root, k Keeping, t tree) error {
 	const tries = 3
 	for range tries {
 		missing := slices.IndexFunc(t.Needs, func(name sum) bool {
@@ -167,7 +173,7 @@ func (s *Store) replaceMissing(ctx context.Context, root Root, t tree) error {
 		if missing < 0 {
 			return nil
 		}
-		again, err := scan(ctx, root, nil, reading{put: s.put})
+		again, err := scan(ctx, root, nil, reading{put: s.put, leave: k.Leave})
 		if err != nil {
 			return err
 		}
@@ -190,14 +196,21 @@ func (s *Store) Copy(from, name string) error {
 	return durable.SyncFolder(s.in(treesDir))
 }
 
-// Load returns what is kept under a name, and the folder that held it. The error is fs.ErrNotExist
-// where there is no such tree, and a DamageError where it is not as it was made.
-func (s *Store) Load(name string) (root string, c Content, err error) {
+// Kept is what a tree holds.
+type Kept struct {
+	// Root is the folder that it is of, and Label what its keeper has said of it.
+	Root, Label string
+	Content     Content
+}
+
+// Load returns what is kept under a name. The error is fs.ErrNotExist where there is no such tree,
+// and a DamageError where it is not as it was made.
+func (s *Store) Load(name string) (Kept, error) {
 	t, err := s.tree(name)
 	if err != nil {
-		return "", nil, err
+		return Kept{}, err
 	}
-	return t.Root, t.State.content(), nil
+	return Kept{t.Root, t.Label, t.State.content()}, nil
 }
 
 func (s *Store) tree(name string) (t tree, err error) {
@@ -260,6 +273,16 @@ func (s *Store) Check(ctx context.Context, c Content, p *Progress) error {
 		}
 	}
 	return nil
+}
+
+// ReadFile returns what a file of a tree holds.
+func (s *Store) ReadFile(e Entry) ([]byte, error) {
+	content := make([]byte, e.Size)
+	err := eachChunk(e, s.get, func(at int64, data []byte) error {
+		copy(content[at:], data)
+		return nil
+	})
+	return content, err
 }
 
 // list is all chunks that a content needs, sorted.

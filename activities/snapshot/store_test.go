@@ -73,9 +73,9 @@ func (f *files) keep(name string) Content {
 
 func (f *files) restore(name string) {
 	f.Helper()
-	_, want, err := f.store.Load(name)
+	kept, err := f.store.Load(name)
 	require.NoError(f, err)
-	r := Restore{Root: Root{Path: f.root}, From: f.store, Want: want, Stage: f.root + "-stage", Over: func() error { return nil }}
+	r := Restore{Root: Root{Path: f.root}, From: f.store, Want: kept.Content, Stage: f.root + "-stage", Over: func() error { return nil }}
 	differs, err := r.Run(f.Context())
 	require.NoError(f, err)
 	require.Empty(f, differs)
@@ -112,7 +112,7 @@ func TestASecondTreeReadsAndKeepsOnlyWhatHasChanged(t *testing.T) {
 	second := f.keep("second")
 	require.Len(t, f.chunks(), kept+3, "a small file, a chunk of the large one, and the list of its chunks")
 
-	again, err := Scan(t.Context(), Root{Path: f.root}, nil)
+	again, err := Scan(t.Context(), Root{Path: f.root}, Look{})
 	require.NoError(t, err)
 	require.Empty(t, second.Differs(again), "as if all had been read")
 	f.restore("first")
@@ -241,9 +241,9 @@ func TestAFolderThatIsWrittenToAllTheTimeIsBusy(t *testing.T) {
 	names, err := f.store.Names()
 	require.NoError(t, err)
 	if len(names) > 0 { // then it was of one moment
-		_, c, err := f.store.Load("busy")
+		kept, err := f.store.Load("busy")
 		require.NoError(t, err)
-		require.NoError(t, f.store.Check(t.Context(), c, nil))
+		require.NoError(t, f.store.Check(t.Context(), kept.Content, nil))
 	}
 }
 
@@ -261,12 +261,20 @@ func TestWhatUnwindKeepsForFilesIsLeftAlone(t *testing.T) {
 	require.FileExists(t, f.at("d0/.unwind/journal/y"))
 
 	f.write("more/sub/.unwind/journal/z", []byte("new"))
-	_, want, err := f.store.Load("before")
-	require.NoError(t, err)
-	r := Restore{Root: Root{Path: f.root}, From: f.store, Want: want, Stage: f.root + "-stage", Over: func() error { return nil }}
-	_, err = r.Run(t.Context())
-	require.ErrorContains(t, err, "/more/sub would have to go, and /more/sub/.unwind in it")
+	f.write("more/own", []byte("goes"))
+	f.restore("before")
 	require.FileExists(t, f.at("more/sub/.unwind/journal/z"))
+	require.NoFileExists(t, f.at("more/own"), "the folders stay")
+
+	require.NoError(t, os.Rename(f.at("more"), f.at("d2/2-aside")))
+	require.NoError(t, os.Remove(f.at("d2/2")))
+	require.NoError(t, os.Rename(f.at("d2/2-aside"), f.at("d2/2")))
+	kept, err := f.store.Load("before")
+	require.NoError(t, err)
+	r := Restore{Root: Root{Path: f.root}, From: f.store, Want: kept.Content, Stage: f.root + "-stage",
+		Over: func() error { return nil }}
+	_, err = r.Run(t.Context())
+	require.ErrorContains(t, err, "/d2/2 would have to go, and /d2/2/sub/.unwind in it is left alone")
 }
 
 func TestWhatCannotBePutBackIsNotKept(t *testing.T) {

@@ -14,7 +14,8 @@ import (
 // the number of chunks that it needs and their names, so that a Sweep reads no more.
 type tree struct {
 	// Root is the folder that it is of.
-	Root string
+	Root  string
+	Label string
 	// Needs are the chunks of all files, sorted.
 	Needs []sum
 	State state

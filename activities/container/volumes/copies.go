@@ -33,14 +33,14 @@ func (c Copies) load(v Volume) (*snapshot.Store, snapshot.Content, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	_, content, err := store.Load(v.Name)
+	kept, err := store.Load(v.Name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = &snapshot.DamageError{Why: "its copy is gone from " + c.dir()}
-	case err == nil && content.Digest() != v.Kept:
+	case err == nil && kept.Content.Digest() != v.Kept:
 		err = &snapshot.DamageError{Why: "its copy in " + c.dir() + " is another than the step kept"}
 	}
-	return store, content, err
+	return store, kept.Content, err
 }
 
 // stage is a folder beside a volume, on its filesystem and which nobody sees, of the token's own.
@@ -63,7 +63,8 @@ func (c Copies) Keep(ctx context.Context, into ...manifest.Manifest) error {
 	}
 	for i, v := range c.Volumes {
 		progress, stop := v.showProgress(ctx)
-		content, err := store.Keep(ctx, snapshot.Root{Path: v.Root}, snapshot.Keeping{Name: v.Name, Progress: progress})
+		content, err := store.Keep(ctx, snapshot.Root{Path: v.Root},
+			snapshot.Keeping{Name: v.Name, Look: snapshot.Look{Progress: progress}})
 		stop()
 		if busy := (*snapshot.BusyError)(nil); errors.As(err, &busy) {
 			return activities.Errorf(activities.Refused, "volumes: %v; stop what does, or %s", busy, wayOut)

@@ -17,7 +17,7 @@ import (
 func AddTo(ctx context.Context, m manifest.Manifest, all []Volume) error {
 	for _, v := range all {
 		progress, stop := v.showProgress(ctx)
-		c, err := snapshot.Scan(ctx, snapshot.Root{Path: v.Root}, progress)
+		c, err := snapshot.Scan(ctx, snapshot.Root{Path: v.Root}, snapshot.Look{Progress: progress})
 		stop()
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
