@@ -107,7 +107,8 @@ func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.
 	}
 	return activities.Change{
 		Summary: "keep what folder " + at.path + " holds", Strategy: activities.Snapshot, Risk: activities.Low,
-		Undo: "the checkpoint is dropped", Keys: []string{keyPrefix + at.path}, Digest: activities.DigestOf([]byte(at.path), []byte(p.label())),
+		Undo: "the checkpoint is dropped", Keys: []string{keyPrefix + at.path},
+		Digest: activities.DigestOf([]byte(at.path), []byte(p.label())),
 	}, nil
 }
 

@@ -68,8 +68,8 @@ func lookAt(ctx context.Context, at location, label string) (l look, err error) 
 		return l, err
 	}
 	ignored, err := listFiles(ctx, at, "--others", "--ignored", "--exclude-standard", "--directory")
-	for _, path := range ignored {
-		l.ignored[path] = true
+	for _, name := range ignored {
+		l.ignored[name] = true
 	}
 	return l, err
 }
@@ -82,9 +82,9 @@ func (w *world) lookBack(ctx context.Context, at location, kept snapshot.Kept) (
 	}
 	now := l.ignored
 	l.want, l.ignored = kept.Content, map[string]bool{}
-	for path, e := range kept.Content {
+	for name, e := range kept.Content {
 		if e.Kind == snapshot.Left {
-			l.ignored[path] = true
+			l.ignored[name] = true
 		}
 	}
 	if kept.Label != asGit {
@@ -94,13 +94,13 @@ func (w *world) lookBack(ctx context.Context, at location, kept snapshot.Kept) (
 	if err != nil {
 		return l, err
 	}
-	r, err := w.openRules(ctx, kept.Content)
+	r, err := w.openRules(kept.Content)
 	if err != nil {
 		return l, err
 	}
 	defer r.close()
 	asked := slices.DeleteFunc(append(others, slices.Collect(maps.Keys(now))...), l.isSettled)
-	if err := l.ask(r, at, asked); err != nil {
+	if err := l.ask(ctx, r, at, asked); err != nil {
 		return l, err
 	}
 	// What is in a folder that git ignores now, and would not by the rules of then.
@@ -109,15 +109,15 @@ func (w *world) lookBack(ctx context.Context, at location, kept snapshot.Kept) (
 		if l.isSettled(folder) {
 			continue
 		}
-		err := filepath.WalkDir(at.root().At+folder, func(path string, _ fs.DirEntry, err error) error {
-			inside = append(inside, strings.TrimPrefix(path, at.root().At))
+		err := filepath.WalkDir(at.root().At+folder, func(name string, _ fs.DirEntry, err error) error {
+			inside = append(inside, strings.TrimPrefix(name, at.root().At))
 			return err
 		})
 		if err != nil {
 			return l, err
 		}
 	}
-	return l, l.ask(r, at, slices.DeleteFunc(inside, l.isSettled))
+	return l, l.ask(ctx, r, at, slices.DeleteFunc(inside, l.isSettled))
 }
 
 // isSettled says that a path is in the checkpoint, or is known to be ignored.
@@ -126,10 +126,11 @@ func (l look) isSettled(at string) bool {
 	return known || l.leaves(at)
 }
 
-func (l look) ask(r rules, at location, paths []string) error {
-	ignored, err := r.ignored(at, paths)
-	for _, path := range ignored {
-		l.ignored[path] = true
+// ask adds to what is known to be ignored those of some paths of the folder that the rules say.
+func (l look) ask(ctx context.Context, r rules, at location, paths []string) error {
+	ignored, err := r.ignored(ctx, at, paths)
+	for _, name := range ignored {
+		l.ignored[name] = true
 	}
 	return err
 }
@@ -147,12 +148,20 @@ func checkRepository(at location) error {
 		return activities.RefuseCurrent(keyPrefix+at.path,
 			"git: %s is a worktree or a submodule, whose commits are in another repository; name that", at.path)
 	}
-	if _, err := os.Lstat(at.root().At + "/.git/index.lock"); err == nil {
-		return activities.RefuseCurrent(keyPrefix+at.path,
-			"git: a git command is changing %s, or was killed: .git/index.lock is there; wait for it, or remove the file", at.path)
+	if isChanging(at) {
+		return activities.RefuseCurrent(keyPrefix+at.path, "git: "+changing, at.path)
 	}
 	return nil
 }
+
+// isChanging says that a git command is at work in a repository.
+func isChanging(at location) bool {
+	_, err := os.Lstat(at.root().At + "/.git/index.lock")
+	return err == nil
+}
+
+const changing = "a git command is changing %s, or was killed: .git/index.lock is there; wait for it, or remove the " +
+	"file"
 
 // listFiles asks git which files of a repository it lists; of a folder that is listed, the folder.
 func listFiles(ctx context.Context, at location, options ...string) ([]string, error) {
@@ -197,7 +206,7 @@ func (a *restore) forgiveRefresh(ctx context.Context, at location, s *step, now 
 	}
 	wasStaged, err := listStaged(ctx, at, "GIT_INDEX_FILE="+file)
 	if err != nil {
-		return nil //nolint:nilerr // then it is another
+		return nil // then it is another
 	}
 	isStaged, err := listStaged(ctx, at)
 	if err == nil && bytes.Equal(wasStaged, isStaged) {
@@ -225,10 +234,10 @@ func runGit(ctx context.Context, work, dir string, in gitInput, args ...string) 
 			"git: there is no git on this worker's PATH, which says what it ignores; install it, or say ignored: true")
 	}
 	cmd := exec.CommandContext(ctx, git, append([]string{"-c", "safe.directory=*", "-c", "core.fsmonitor=false",
-		"-c", "core.bare=false", "--git-dir=" + dir, "--work-tree=."}, args...)...)
+		"-c", "core.bare=false", "-c", "protocol.allow=never", "--git-dir=" + dir, "--work-tree=."}, args...)...)
 	cmd.Dir = work
 	env := childenv.Minimal()
-	env["GIT_OPTIONAL_LOCKS"] = "0"
+	env["GIT_OPTIONAL_LOCKS"], env["GIT_NO_LAZY_FETCH"] = "0", "1"
 	cmd.Env = append(childenv.List(env), in.env...)
 	cmd.Stdin = bytes.NewReader(in.stdin)
 	var said bytes.Buffer
@@ -242,13 +251,9 @@ func runGit(ctx context.Context, work, dir string, in gitInput, args ...string) 
 
 // rules are what a checkpoint says about ignored files: an empty repository with its .gitignore
 // files, its excludes and its config.
-type rules struct {
-	ctx context.Context //nolint:containedctx // of one call
-	dir string
-}
+type rules struct{ dir string }
 
-func (w *world) openRules(ctx context.Context, of snapshot.Content) (r rules, err error) {
-	r = rules{ctx: ctx}
+func (w *world) openRules(of snapshot.Content) (r rules, err error) {
 	if r.dir, err = os.MkdirTemp("", "unwind-git-"); err != nil {
 		return r, err
 	}
@@ -256,8 +261,10 @@ func (w *world) openRules(ctx context.Context, of snapshot.Content) (r rules, er
 		at := filepath.Join(r.dir, name)
 		return errors.Join(os.MkdirAll(filepath.Dir(at), 0o700), os.WriteFile(at, content, 0o600))
 	}
-	err = errors.Join(write("git/HEAD", []byte("ref: refs/heads/main\n")), os.Mkdir(filepath.Join(r.dir, "git", "refs"), 0o700),
-		os.Mkdir(filepath.Join(r.dir, "git", "objects"), 0o700), os.Mkdir(filepath.Join(r.dir, "work"), 0o700))
+	err = write("git/HEAD", []byte("ref: refs/heads/main\n"))
+	for _, folder := range []string{"git/refs", "git/objects", "work"} {
+		err = errors.Join(err, os.Mkdir(filepath.Join(r.dir, folder), 0o700))
+	}
 	for at, e := range of {
 		to := filepath.Join("work", at)
 		switch {
@@ -281,7 +288,7 @@ func (w *world) openRules(ctx context.Context, of snapshot.Content) (r rules, er
 func (r rules) close() { os.RemoveAll(r.dir) }
 
 // ignored are those of some paths of a folder that git ignores.
-func (r rules) ignored(at location, paths []string) ([]string, error) {
+func (r rules) ignored(ctx context.Context, at location, paths []string) ([]string, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
@@ -295,7 +302,7 @@ func (r rules) ignored(at location, paths []string) ([]string, error) {
 		}
 		asked.WriteString(strings.TrimPrefix(name, "/") + "\x00")
 	}
-	out, err := runGit(r.ctx, filepath.Join(r.dir, "work"), filepath.Join(r.dir, "git"),
+	out, err := runGit(ctx, filepath.Join(r.dir, "work"), filepath.Join(r.dir, "git"),
 		gitInput{stdin: asked.Bytes()}, "check-ignore", "--no-index", "-z", "--stdin")
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && ended.ExitCode() == 1 { // none is

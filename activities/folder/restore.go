@@ -3,6 +3,7 @@ package folder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"strings"
@@ -164,7 +165,8 @@ func describeStay(folders []string) string {
 	if len(folders) == 1 {
 		holds = "it holds"
 	}
-	return activities.CountOf(len(folders), "folder") + " that would have to go, for " + holds + " what is left alone: " + named
+	return fmt.Sprintf("%s that would have to go, for %s what is left alone: %s",
+		activities.CountOf(len(folders), "folder"), holds, named)
 }
 
 // lines say what differs at paths, one line each, as many as a person may be shown.

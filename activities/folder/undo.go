@@ -194,6 +194,9 @@ func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.E
 		return u, activities.Errorf(activities.ActionFailed,
 			"folder %s %s; make it (mkdir), and what it held is put into it", at.path, why)
 	}
+	if s.label != "" && isChanging(at) {
+		return u, activities.Errorf(activities.ActionFailed, changing, at.path)
+	}
 	r := snapshot.Restore{Root: at.root(), From: a.store, Stage: at.stage(e.Token),
 		Over: func() error { return checkUnsettled(t) }, Look: snapshot.Look{Leave: s.leaves, Progress: progress}}
 	if err := r.Clear(); err != nil { // a forward that was under way does no more
