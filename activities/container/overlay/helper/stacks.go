@@ -1,6 +1,7 @@
 package helper
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -272,6 +273,16 @@ func (o *lockedBook) checkFit(ctx context.Context) (users int, err error) {
 			return 0, err
 		}
 	}
+	users, err = o.checkSurveyed()
+	if stack.IsUnfit(err) && o.shown == nil {
+		// Another worker may have mounted its layers since: then the container is not unfit, but theirs.
+		err = cmp.Or(o.surveyTops(), err)
+	}
+	return users, err
+}
+
+// checkSurveyed is checkFit as of the last survey.
+func (o *lockedBook) checkSurveyed() (users int, err error) {
 	if err := o.target.CheckFit(o.survey); err != nil {
 		return 0, err
 	}
