@@ -13,18 +13,11 @@ import (
 
 func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (r activities.Result, err error) {
-	t, err := a.token(e)
-	if err != nil {
-		return r, err
-	}
-	unlock, err := t.Lock(ctx)
+	t, unlock, err := a.openForward(ctx, e)
 	if err != nil {
 		return r, err
 	}
 	defer unlock()
-	if err := t.CheckOpen(); err != nil {
-		return r, err
-	}
 	p, err := activities.DecodeParams[restoreParams](s.With)
 	if err != nil {
 		return r, err

@@ -114,18 +114,11 @@ func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.
 
 func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (r activities.Result, err error) {
-	t, err := a.token(e)
-	if err != nil {
-		return r, err
-	}
-	unlock, err := t.Lock(ctx)
+	t, unlock, err := a.openForward(ctx, e)
 	if err != nil {
 		return r, err
 	}
 	defer unlock()
-	if err := t.CheckOpen(); err != nil {
-		return r, err
-	}
 	p, at, err := a.decode(s)
 	if err != nil {
 		return r, err

@@ -84,6 +84,21 @@ func (w *world) token(e activities.Entry) (*journal.Token, error) {
 	return w.journal.Token(e.Token)
 }
 
+// openForward opens the token of a forward, which no other forward of it then runs, unless it came
+// too late.
+func (w *world) openForward(ctx context.Context, e activities.Entry) (t *journal.Token, unlock func(), err error) {
+	if t, err = w.token(e); err != nil {
+		return nil, nil, err
+	}
+	if unlock, err = t.Lock(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err = t.CheckOpen(); err != nil {
+		unlock()
+	}
+	return t, unlock, err
+}
+
 // explain gives the errors of a store their types.
 func explain(err error) error {
 	var damaged *snapshot.DamageError
