@@ -107,7 +107,7 @@ func (d *database) unmark(token string) error {
 // attempt has committed.
 func (c *call) apply(ctx context.Context) (activities.Result, error) {
 	var none activities.Result
-	unlock, err := c.lockToken(ctx)
+	unlock, err := c.LockToken(ctx, c.token)
 	if err != nil {
 		return none, err
 	}

@@ -16,6 +16,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/isolated"
 )
 
 // effect is what statements have done in a transaction that is still open.
@@ -97,7 +98,7 @@ func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attem
 		if e.Before, err = d.content(); err != nil {
 			return nil, err
 		}
-		if c.Op != opPlan {
+		if c.Op != isolated.Plan {
 			if e.Checkpoint, err = c.takeCheckpoint(ctx, d.path, c.checkpointFile(attempt)); err != nil {
 				return nil, err
 			}
@@ -115,7 +116,7 @@ func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attem
 		if e.After, err = d.content(); err != nil {
 			return nil, err
 		}
-		if c.Op != opPlan {
+		if c.Op != isolated.Plan {
 			if err = e.noteLeft(d); err != nil {
 				return nil, err
 			}

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/isolated"
 )
 
 // Local does the calls of sqlite.exec and sqlite.query in this process, without the cost of
@@ -13,33 +14,33 @@ type Local struct{ Config Config }
 
 // Plan plans a step.
 func (l Local) Plan(ctx context.Context, e activities.Entry, s activities.Step) (activities.Change, error) {
-	return do[activities.Change](ctx, job{Op: opPlan, Config: l.Config, Entry: e, Step: s})
+	return doHere[activities.Change](ctx, job{Op: isolated.Plan, Config: l.Config, Entry: e, Step: s})
 }
 
 // Apply does a step.
 func (l Local) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (activities.Result, error) {
-	op := opApply
+	op := isolated.Apply
 	if e.Action == queryName {
-		op = opQuery
+		op = isolated.Query
 	}
-	return do[activities.Result](ctx,
+	return doHere[activities.Result](ctx,
 		job{Op: op, Config: l.Config, Entry: e, Step: s, Want: want, Approval: activities.ApprovalFrom(ctx)})
 }
 
 // Undo undoes a step.
 func (l Local) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	return do[activities.Undone](ctx, job{Op: opUndo, Config: l.Config, Entry: e, Decision: d})
+	return doHere[activities.Undone](ctx, job{Op: isolated.Undo, Config: l.Config, Entry: e, Decision: d})
 }
 
 // Release releases a step.
 func (l Local) Release(ctx context.Context, e activities.Entry) error {
-	_, err := do[struct{}](ctx, job{Op: opRelease, Config: l.Config, Entry: e})
+	_, err := doHere[struct{}](ctx, job{Op: isolated.Release, Config: l.Config, Entry: e})
 	return err
 }
 
-func do[T any](ctx context.Context, j job) (result T, err error) {
-	got, err := j.do(ctx)
+func doHere[T any](ctx context.Context, j job) (result T, err error) {
+	got, err := do(activities.WithOwner(ctx, j.Owner), j)
 	if err == nil && got != nil {
 		result = got.(T) //nolint:forcetypeassert // each call has its result
 	}

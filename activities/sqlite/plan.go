@@ -18,7 +18,7 @@ import (
 
 // plan runs the statements in a transaction that it rolls back.
 func (c *call) plan(ctx context.Context) (change activities.Change, err error) {
-	unlock, err := c.lockToken(ctx)
+	unlock, err := c.LockToken(ctx, c.token)
 	if err != nil {
 		return change, err
 	}

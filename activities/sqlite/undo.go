@@ -28,7 +28,7 @@ func (c *call) undo(ctx context.Context) (undone activities.Undone, err error) {
 		return undone, c.removeFiles()
 	}
 	c.reach("undo-begun")
-	unlock, err := c.lockToken(ctx)
+	unlock, err := c.LockToken(ctx, c.token)
 	if err != nil {
 		return undone, err
 	}
@@ -538,7 +538,7 @@ func (c *call) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := c.lockToken(ctx)
+	unlock, err := c.LockToken(ctx, c.token)
 	if err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ type world struct {
 
 // New opens the world. The program must have called [Attend] first.
 func New(c Config) (activities.World, error) {
-	if !role.Attended() {
+	if !calls.Attended() {
 		return activities.World{}, errors.New("sqlite: call sqlite.Attend() first thing in main (or TestMain)")
 	}
 	w, err := openWorld(c)
