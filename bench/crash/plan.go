@@ -140,6 +140,8 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 		return &files{Host: r.IntN(hosts), Deletes: t.Action == "file.delete"}
 	case "folder":
 		return drawFolders(r, hosts)
+	case "unit":
+		return drawUnits(r, hosts)
 	case "container":
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
@@ -181,7 +183,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 // anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
-		switch n := r.IntN(34); {
+		switch n := r.IntN(36); {
 		case n < 9:
 			return &files{Host: r.IntN(hosts), Deletes: r.IntN(3) == 0}
 		case n < 16:
@@ -211,6 +213,10 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 		case n < 32:
 			if slices.Contains(worlds, "folder") {
 				return drawFolders(r, hosts)
+			}
+		case n < 34:
+			if slices.Contains(worlds, "unit") {
+				return drawUnits(r, hosts)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {

@@ -98,6 +98,14 @@ var points = map[string]map[phase]string{
 		forward:   "recorded put-back applied",
 		unwinding: "closed fenced undone",
 	},
+	"unit.stop": {
+		forward:   "recorded alone switched applied",
+		unwinding: "closed fenced undone",
+	},
+	"unit.start": {
+		forward:   "recorded alone switched applied",
+		unwinding: "closed fenced undone",
+	},
 	"snapshot": {
 		forward:   "ticket kept",
 		unwinding: "taken-out put-in paths-restored",

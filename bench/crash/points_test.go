@@ -64,6 +64,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 		_, what, _ := strings.Cut(at.Label, ":")
 		switch { // these begin with a name that is put before them
 		case world == "file", world == "stripe", world == "sqlite", world == "postgres", world == "redis", world == "etcd",
+			world == "unit",
 			strings.HasPrefix(at.Label, "terraform.front:"):
 			at.Label = world + ":" + what
 		}

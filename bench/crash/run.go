@@ -97,7 +97,7 @@ var inMatrix = map[string]struct {
 	missing func() error
 	setUp   func(*run, context.Context) error
 }{
-	"file": {}, "folder": {nil, (*run).setFolders}, "stripe": {nil, (*run).setStripe},
+	"file": {}, "folder": {nil, (*run).setFolders}, "unit": {nil, (*run).setUnits}, "stripe": {nil, (*run).setStripe},
 	"container": {hasEngine, (*run).setEngine},
 	"terraform": {hasTerraform, (*run).setTerraform}, "sqlite": {hasSQLite, (*run).setSQLite},
 	"postgres": {postgrestest.Missing, (*run).setPostgres}, "redis": {redistest.Missing, (*run).setRedis},

@@ -17,13 +17,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
+	"github.com/seed-62bf7108/unwind/activities/unit"
 )
 
 // Kinds are the kinds of worlds that a config can open. A program that has others adds them before
 // it calls [Hooks].
 var Kinds = []activities.Kind{
 	file.Kind, folder.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind,
-	mcpserver.Kind,
+	mcpserver.Kind, unit.Kind,
 }
 
 // Hooks lets the program run a worker: some worlds start the program itself as a supervisor that

@@ -1,0 +1,271 @@
+package unit
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/isolated"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/activities/point"
+)
+
+// record says how the unit was.
+type record struct {
+	journal.Owned
+
+	Ran bool `json:"ran"`
+	// Acts is false for a step that leaves the unit as it is.
+	Acts bool `json:"acts"`
+}
+
+// call is one call, in its process.
+type call struct {
+	job
+
+	token *journal.Token
+	name  string
+	unit  Unit
+	// does is false for a step that is to leave the unit as it is.
+	does bool
+}
+
+// do runs a job, in its process.
+func do(ctx context.Context, j job) (any, error) {
+	w, err := openWorld(j.Config)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{job: j}
+	if c.token, err = w.journal.Token(j.Entry.Token); err != nil {
+		return nil, err
+	}
+	with := j.Step.With
+	if len(with) == 0 {
+		with = j.Entry.Params
+	}
+	p, does, err := paramsOf(j.Entry.Action, with)
+	if err != nil {
+		return nil, err
+	}
+	c.name, c.does = p.Unit, does
+	if j.Op == isolated.Undo {
+		return c.undo(ctx, w)
+	}
+	if c.unit, err = w.find(p.Unit); err != nil {
+		return nil, err
+	}
+	switch j.Op {
+	case isolated.Plan:
+		return c.plan(ctx)
+	case isolated.Apply:
+		return c.apply(ctx)
+	case isolated.Observe:
+		return c.observe(ctx)
+	}
+	return nil, fmt.Errorf("there is no call %q", j.Op)
+}
+
+// reach reports the point after a side effect.
+func (c *call) reach(what string) { point.Reach(c.Entry.Action + ":" + what) }
+
+// starts says that the step starts the unit; otherwise it stops it.
+func (c *call) starts() bool { return c.Entry.Action == startAction }
+
+func stateOf(runs bool) string {
+	if runs {
+		return "runs"
+	}
+	return "is stopped"
+}
+
+func (c *call) plan(ctx context.Context) (activities.Change, error) {
+	if err := c.token.CheckOpen(); err != nil {
+		return activities.Change{}, err
+	}
+	runs, err := c.unit.runs(ctx)
+	return c.change(runs), err
+}
+
+// change is what the step would do to a unit in that state.
+func (c *call) change(runs bool) activities.Change {
+	change := activities.Change{
+		Strategy: activities.Compensation, Risk: activities.Medium, Keys: []string{keyPrefix + c.name},
+		Undo:      "nothing has to be undone: the unit " + stateOf(runs),
+		Unchanged: !c.does || runs == c.starts(),
+		Digest:    activities.DigestOf([]byte(c.Entry.Action), []byte(c.name), fmt.Append(nil, runs, c.does)),
+	}
+	verb, back := "stop", "it is started again"
+	if c.starts() {
+		verb, back = "start", "it is stopped again"
+	}
+	change.Summary = fmt.Sprintf("%s the unit %s, which %s", verb, c.name, stateOf(runs))
+	if !c.does {
+		change.Summary = fmt.Sprintf("leave the unit %s as it is", c.name)
+	}
+	if !change.Unchanged {
+		change.Undo = back
+	}
+	return change
+}
+
+func (c *call) apply(ctx context.Context) (r activities.Result, err error) {
+	unlock, err := c.LockToken(ctx, c.token)
+	if err != nil {
+		return r, err
+	}
+	defer unlock()
+	if err := c.token.CheckOpen(); err != nil {
+		return r, err
+	}
+	rec, err := c.begin(ctx)
+	if err != nil {
+		return r, err
+	}
+	c.reach("recorded")
+	if done, err := c.token.Has(journal.Applied); err != nil {
+		return r, err
+	} else if !done {
+		if err := c.act(ctx); err != nil {
+			return r, err
+		}
+		c.reach("switched")
+		if _, err := c.token.Create(journal.Applied, &struct{}{}); err != nil {
+			return r, err
+		}
+	}
+	c.reach("applied")
+	left := c.does && c.starts() || !c.does && rec.Ran
+	return activities.Result{
+		Summary: fmt.Sprintf("the unit %s %s", c.name, stateOf(left)), Outputs: map[string]any{"ran": rec.Ran},
+		After: activities.DigestOf(fmt.Append(nil, left)),
+	}, nil
+}
+
+// act stops or starts the unit. What an earlier attempt has started is ended first.
+func (c *call) act(ctx context.Context) error {
+	if !c.does {
+		return nil
+	}
+	isolated.KillStarted(c.Entry.Token)
+	c.reach("alone")
+	return c.switchTo(ctx, c.starts())
+}
+
+// begin reads the record, or makes it.
+func (c *call) begin(ctx context.Context) (rec record, err error) {
+	if found, err := c.token.Read(journal.Record, &rec); err != nil || found {
+		return rec, err
+	}
+	runs, err := c.unit.runs(ctx)
+	if err != nil {
+		return rec, err
+	}
+	change := c.change(runs)
+	if err := c.Approval.Judge(change); err != nil {
+		return rec, err
+	}
+	if c.Want != "" && c.Want != change.Digest {
+		return rec, activities.Errorf(activities.StaleApproval, "the unit %s is not as it was when the step was approved: it %s",
+			c.name, stateOf(runs))
+	}
+	rec = record{Owned: journal.Own(ctx, c.Entry), Ran: runs, Acts: c.does}
+	_, err = c.token.Create(journal.Record, &rec)
+	return rec, err
+}
+
+// switchTo starts or stops the unit, unless it is as it is to be.
+func (c *call) switchTo(ctx context.Context, run bool) error {
+	runs, err := c.unit.runs(ctx)
+	if err != nil || runs == run {
+		return err
+	}
+	command := c.unit.Stop
+	if run {
+		command = c.unit.Start
+	}
+	if err := runCommand(ctx, command); err != nil {
+		return fmt.Errorf("unit %s: %w", c.name, err)
+	}
+	if runs, err = c.unit.runs(ctx); err == nil && runs != run {
+		err = activities.Errorf(activities.ActionFailed, "unit %s: %s has succeeded, and the unit %s", c.name, command[0],
+			stateOf(runs))
+	}
+	return err
+}
+
+func (c *call) undo(ctx context.Context, w *world) (u activities.Undone, err error) {
+	if u, isOver, err := c.token.BeginUndo(); isOver || err != nil {
+		return u, err
+	}
+	c.reach("closed")
+	unlock, err := c.LockToken(ctx, c.token)
+	if err != nil {
+		return u, err
+	}
+	defer unlock()
+	if u, isOver, err := c.token.BeginUndo(); isOver || err != nil { // by another undo meanwhile
+		return u, err
+	}
+	var rec record
+	found, err := c.token.Read(journal.Record, &rec)
+	if err == nil && !found {
+		err = c.token.CheckNotLost(c.Decision.Done)
+	}
+	if err != nil {
+		return u, err
+	}
+	u = activities.Undone{Outcome: activities.Nothing, Observed: "the unit was neither stopped nor started"}
+	if found {
+		if c.unit, err = w.find(c.name); err != nil {
+			return u, err
+		}
+		if rec.Acts {
+			err = c.goBack(ctx, rec.Ran)
+		}
+		if err != nil {
+			return u, err
+		}
+		u = activities.Undone{Outcome: activities.Restored,
+			Observed: fmt.Sprintf("the unit %s %s, as before", c.name, stateOf(rec.Ran))}
+	}
+	_, err = c.token.Create(journal.Outcome, &u)
+	c.reach("undone")
+	return u, err
+}
+
+// goBack makes the unit run or not, as before, and ends what calls of this token have started: a
+// command that stops it at once, one that has started it once the unit was asked to stop.
+func (c *call) goBack(ctx context.Context, ran bool) error {
+	if !c.starts() {
+		isolated.KillStarted(c.Entry.Token)
+		c.reach("fenced")
+		return c.switchTo(ctx, ran)
+	}
+	if err := c.switchTo(ctx, ran); err != nil {
+		return err
+	}
+	if !ran {
+		isolated.KillStarted(c.Entry.Token)
+	}
+	c.reach("fenced")
+	return nil
+}
+
+func (c *call) observe(ctx context.Context) (o activities.Observation, err error) {
+	var rec record
+	if found, err := c.token.Read(journal.Record, &rec); err != nil || !found {
+		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of the step"}, err
+	}
+	runs, err := c.unit.runs(ctx)
+	switch {
+	case err != nil:
+		return o, err
+	case runs == c.starts():
+		o.State = activities.AsLeft
+	default:
+		o.State = activities.AsBefore
+	}
+	o.Detail = fmt.Sprintf("the unit %s %s", c.name, stateOf(runs))
+	return o, nil
+}

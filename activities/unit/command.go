@@ -1,0 +1,66 @@
+package unit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/childenv"
+)
+
+// runs asks whether the unit runs.
+func (u Unit) runs(ctx context.Context) (bool, error) {
+	err := runCommand(ctx, u.Running)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// maxOutput is how much of the end of a command's output an error has.
+const maxOutput = 500
+
+// runCommand runs a program of the config. It writes into a file, since what it starts may outlive
+// it and keep a pipe open.
+func runCommand(ctx context.Context, argv []string) error {
+	out, err := os.CreateTemp("", "unwind-unit-")
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	if err := os.Remove(out.Name()); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
+	if err := cmd.Run(); err != nil {
+		said := make([]byte, maxOutput)
+		size, _ := out.Seek(0, io.SeekEnd)
+		n, _ := out.ReadAt(said, max(0, size-maxOutput))
+		if text := strings.TrimSpace(string(said[:n])); text != "" {
+			return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, text)
+		}
+		return fmt.Errorf("%s: %w", strings.Join(argv, " "), err)
+	}
+	return nil
+}
+
+// scene is what a step's checks see: nothing but what programs on the host can see.
+type scene struct{}
+
+func (scene) Target() string { return "" }
+
+func (scene) ReadFile(context.Context, string) ([]byte, error) {
+	return nil, activities.Errorf(activities.Refused, "a step on a unit has no file; check it by a command")
+}
+
+func (scene) Run(ctx context.Context, argv []string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir, cmd.Env = "/", childenv.List(childenv.Minimal())
+	return cmd.CombinedOutput()
+}

@@ -1,0 +1,68 @@
+package unit_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/unit"
+)
+
+func TestMain(m *testing.M) {
+	unit.Attend()
+	os.Exit(actiontest.Main(m, stopCase, startCase))
+}
+
+func TestStopConforms(t *testing.T) { actiontest.Run(t, stopCase) }
+
+func TestStartConforms(t *testing.T) { actiontest.Run(t, startCase) }
+
+// service is a unit that runs while there is a file: a stand-in for one of systemd.
+func service(dir, name string) unit.Unit {
+	running := filepath.Join(dir, name+".running")
+	return unit.Unit{
+		Start: []string{"sh", "-ec", "echo run >" + running}, Stop: []string{"rm", "-f", running},
+		Running: []string{"test", "-e", running},
+	}
+}
+
+func open(dir string) (activities.World, error) {
+	return unit.New(unit.Config{State: filepath.Join(dir, "state"), Units: map[string]unit.Unit{
+		"one": service(dir, "one"), "two": service(dir, "two"),
+	}})
+}
+
+func run(t testing.TB, dir, name string) {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".running"), []byte("run\n"), 0o600))
+}
+
+func manifest(t testing.TB, dir string) string {
+	found, err := filepath.Glob(filepath.Join(dir, "*.running"))
+	require.NoError(t, err)
+	return fmt.Sprint(strings.ReplaceAll(strings.Join(found, " "), dir, ""))
+}
+
+func named(name string) func(string) any {
+	return func(string) any { return map[string]any{"unit": name} }
+}
+
+var stopCase = actiontest.Case{
+	Name: "stop", Action: "unit.stop", Open: open, Manifest: manifest, Anew: true,
+	Start: func(t testing.TB, dir string) { run(t, dir, "one"); run(t, dir, "two") },
+	With:  named("one"), Next: named("two"),
+	Checks:    []activities.Check{{Command: &activities.CommandCheck{Run: []string{"true"}}}},
+	Meanwhile: func(t testing.TB, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "one.running"))) },
+}
+
+var startCase = actiontest.Case{
+	Name: "start", Action: "unit.start", Open: open, Manifest: manifest, Anew: true,
+	Start: func(testing.TB, string) {},
+	With:  named("one"), Next: named("two"),
+	Meanwhile: func(t testing.TB, dir string) { run(t, dir, "one") },
+}
