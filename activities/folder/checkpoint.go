@@ -200,11 +200,20 @@ func (a *checkpoint) Undo(_ context.Context, e activities.Entry,
 	if err != nil {
 		return u, err
 	}
-	if err := a.drop(checkpointID(e.Token)); err != nil {
+	keeper, isKept, err := t.Keeper()
+	if err == nil && !isKept {
+		err = a.drop(checkpointID(e.Token))
+	}
+	if err != nil {
 		return u, err
 	}
 	point.Reach("folder.checkpoint:dropped")
 	u = activities.Undone{Outcome: activities.Nothing, Observed: "no checkpoint was made"}
+	if isKept {
+		u.Observed = fmt.Sprintf("checkpoint %s is that of %s by now, and stays", rec.ID, keeper.Workflow)
+		_, err = t.Create(journal.Outcome, &u)
+		return u, err
+	}
 	if found {
 		u = activities.Undone{Outcome: activities.Restored, Observed: "checkpoint " + rec.ID + " is dropped"}
 	}

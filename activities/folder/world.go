@@ -58,7 +58,7 @@ func New(c Config) (activities.World, error) {
 	}
 	opened := activities.World{
 		Name:    "folder",
-		Actions: []activities.Action{&checkpoint{w}, &restore{w}},
+		Actions: []activities.Action{&checkpoint{w}, &restore{w}, &verify{restore{w}}},
 		Journal: func(context.Context) (string, error) { return "", nil },
 	}
 	if c.LookOnly {

@@ -79,6 +79,17 @@ func (t *Token) IsHeld() (bool, error) {
 	return len(last.Holders) > 0, err
 }
 
+// Keeper is the holder that keeps the record whatever becomes of its task, and ends that by itself:
+// one without a run. found is false where there is none.
+func (t *Token) Keeper() (keeper activities.Owner, found bool, err error) {
+	_, last, err := t.lastHold()
+	i := slices.IndexFunc(last.Holders, func(o activities.Owner) bool { return o.Run == "" })
+	if err != nil || i < 0 {
+		return keeper, false, err
+	}
+	return last.Holders[i], true, nil
+}
+
 // EndHold ends a hold: its holder is over.
 func (t *Token) EndHold(holder activities.Owner) error {
 	return t.amendHold(func(last holdDoc) (holdDoc, bool, error) {
