@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -19,11 +20,16 @@ type Trace struct {
 	// their step, by token.
 	Done    map[string]Result
 	Settled map[string]Undone
+	// Times are those of the completed forwards, by token.
+	Times map[string]Span
 	// Attempts are all undos that ended, in order.
 	Attempts []Attempt
 	// Forced are the digests of the drift that undos were to overwrite, by token, in order.
 	Forced map[string][]Digest
 }
+
+// Span is when something was scheduled, and when it had ended.
+type Span struct{ Began, Ended time.Time }
 
 // Attempt is an undo that ended.
 type Attempt struct {
@@ -42,14 +48,18 @@ type Attempt struct {
 // argument that dc cannot decode (because it is encrypted and dc lacks the codec, for example) is
 // an error, because it may hold an entry.
 func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trace, error) {
-	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}, Forced: map[string][]Digest{}}
-	seen := map[string]bool{}
+	t := Trace{Done: map[string]Result{}, Settled: map[string]Undone{}, Forced: map[string][]Digest{},
+		Times: map[string]Span{}}
+	seen, began := map[string]bool{}, map[int64]time.Time{}
 	forwards, undos := map[int64]Forward{}, map[int64]string{} // by the id of the event that scheduled them
 	for _, event := range events {
 		if completed := event.GetActivityTaskCompletedEventAttributes(); completed != nil {
 			forward, undo := forwards[completed.ScheduledEventId], undos[completed.ScheduledEventId]
 			if err := t.addResult(event.EventId, completed, forward, undo, dc); err != nil {
 				return t, fmt.Errorf("event %d: %w", event.EventId, err)
+			}
+			if token := forward.Entry.Token; token != "" {
+				t.Times[token] = Span{began[completed.ScheduledEventId], event.GetEventTime().AsTime()}
 			}
 			continue
 		}
@@ -65,7 +75,7 @@ func TraceOf(events []*historypb.HistoryEvent, dc converter.DataConverter) (Trac
 			return t, fmt.Errorf("event %d, argument of %s: %w", event.EventId, activityType, err)
 		case f.isForwardOf(activityType):
 			if activityType == e.Action {
-				forwards[event.EventId] = f
+				forwards[event.EventId], began[event.EventId] = f, event.GetEventTime().AsTime()
 			}
 			if !seen[e.Token] {
 				seen[e.Token] = true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/canonical"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/task"
@@ -41,7 +42,9 @@ func (b builtin) register(to activities.Registrar) {
 		protocol.RedoableActivity: b.redoable, protocol.PausedActivity: b.paused, protocol.HoldActivity: b.hold,
 		protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
 		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans,
-		protocol.AlertActivity: b.alert,
+		protocol.AlertActivity:   b.alert,
+		environment.HomeActivity: b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
+		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -124,6 +124,9 @@ func (r *round) retainWorld(ctx context.Context, world string, journal activitie
 // until its time is over, as what it knew may come back with the history.
 func (r *round) isHeld(ctx context.Context, world string, journal activities.Records, record activities.Record) bool {
 	for _, holder := range record.Holders {
+		if isEnvironment(holder) {
+			return true
+		}
 		s, err := r.stateOf(ctx, holder)
 		switch { // a doubtful one is the same: an id is used once
 		case err != nil:

@@ -1,0 +1,298 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/activities/unit"
+	"github.com/seed-62bf7108/unwind/testrun"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+)
+
+// site is an environment with a repository and a folder, and a unit that runs while there is a
+// file, and is healthy while its page says so.
+type site struct {
+	*desk
+	root, name string
+}
+
+func newSite(t *testing.T) *site {
+	testrun.NeedProgram(t, "git", "install it")
+	s := &site{newDesk(t), t.TempDir(), "shop-" + strings.ToLower(strings.Trim(t.Name()[len(t.Name())-12:], "/"))}
+	s.stopWorker()
+	s.startWorker(s.worlds)
+	s.sh(`mkdir -p code uploads; cd code; git init -q; git config user.email a@example.com; git config user.name a
+		echo good >page; git add page; git commit -qm one; cd ..; echo first >uploads/one; touch running`)
+	s.write("environment.yaml", `
+name: `+s.name+`
+owner: ann
+unit: app
+healthy: 100ms
+parts:
+  code: {git: `+s.root+`/code}
+  uploads: {folder: `+s.root+`/uploads}
+`)
+	return s
+}
+
+func (s *site) worlds(c *host.Config) {
+	running := filepath.Join(s.root, "running")
+	*c = c.With(&folder.Settings{Roots: []string{s.root}}).With(&unit.Settings{Units: map[string]unit.Unit{"app": {
+		Start: []string{"touch", running}, Running: []string{"test", "-e", running},
+		Stop:   []string{"sh", "-ec", "cd " + s.root + "; rm -f running; while test -e hold; do sleep 0.02; done"},
+		Health: unit.Health{Command: []string{"sh", "-ec", "cd " + s.root + "; grep -q good code/page; ! test -e veto -a -e uploads/one"}},
+	}}})
+}
+
+func (s *site) sh(script string) string {
+	s.Helper()
+	c := exec.Command("sh", "-ec", script)
+	c.Dir = s.root
+	out, err := c.CombinedOutput()
+	require.NoError(s, err, "%s", out)
+	return string(out)
+}
+
+func (s *site) write(name, content string) {
+	require.NoError(s, os.WriteFile(filepath.Join(s.root, name), []byte(content), 0o600))
+}
+
+func (s *site) apply() string { return s.ok("env", "apply", filepath.Join(s.root, "environment.yaml")) }
+
+// checkpoint takes a checkpoint.
+func (s *site) checkpoint(flags ...string) (c environment.Checkpoint) {
+	s.Helper()
+	require.NoError(s, json.Unmarshal([]byte(s.ok(append([]string{"env", "checkpoint", s.name, "-o", "json"}, flags...)...)), &c))
+	return c
+}
+
+func (s *site) rollBack(to string) (r environment.RolledBack) {
+	s.Helper()
+	require.NoError(s, json.Unmarshal([]byte(s.ok("env", "rollback", s.name, to, "-o", "json")), &r))
+	return r
+}
+
+func (s *site) view() (v environment.View) {
+	s.Helper()
+	require.NoError(s, json.Unmarshal([]byte(s.ok("env", "show", s.name, "-o", "json")), &v))
+	return v
+}
+
+// is describes all that the environment has.
+func (s *site) is() string {
+	return s.sh(`git -C code log --format=%s; git -C code status --porcelain; grep . code/page uploads/*; ls running`)
+}
+
+func TestAnEnvironmentGoesBackAndForward(t *testing.T) {
+	s := newSite(t)
+	require.Contains(t, s.apply(), "environment "+s.name+" is there")
+	before := s.is()
+	first := s.checkpoint("--notes", "before the upgrade", "--trigger", "deploy")
+	require.Equal(t, before, s.is())
+	require.True(t, first.Quiesced)
+	require.False(t, first.Pinned)
+	require.Equal(t, environment.Deploy, first.Trigger)
+	require.Equal(t, "before the upgrade", first.Notes)
+	require.Len(t, first.Parts, 2)
+	require.Equal(t, first.Parts[0].Bytes+first.Parts[1].Bytes, first.Bytes)
+
+	s.sh(`cd code; echo bad >page; git commit -qam two; echo more >untracked; rm ../uploads/one; echo second >../uploads/two`)
+	broken := s.is()
+	back := s.rollBack(first.ID)
+	require.Equal(t, before, s.is())
+	require.Equal(t, first.ID, back.To.ID)
+	require.Equal(t, environment.PreRollback, back.Safety.Trigger)
+	var stages []string
+	for _, stage := range back.Stages {
+		stages = append(stages, string(stage.Stage)+" "+stage.Status)
+	}
+	require.Equal(t, []string{"verify ok", "stop-unit ok", "safety-checkpoint ok", "restore-files ok", "start-unit ok",
+		"health-check ok"}, stages)
+
+	forward := s.rollBack(back.Safety.ID)
+	require.Equal(t, broken, s.is(), "the failed state can be entered again")
+	require.Equal(t, "warning", forward.Stages[5].Status)
+	require.False(t, *back.Safety.Healthy)
+	require.True(t, *first.Healthy)
+
+	// It is healthy before, and is not afterwards though the checkpoint was: that undoes the rollback.
+	s.rollBack(first.ID)
+	s.sh("rm uploads/one; touch veto uploads/two")
+	v, now := s.view(), s.is()
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status, "%s%s", r.out, r.err)
+	require.Contains(t, r.err, "the unit app is not healthy")
+	require.Equal(t, now, s.is())
+	require.Equal(t, v.Checkpoints, s.view().Checkpoints, "nothing of it stays")
+
+	text := s.ok("env", "show", s.name)
+	for _, said := range []string{"owned by ann", "unit app", "code     git", first.ID, "before the upgrade", "pre-rollback", "not healthy"} {
+		require.Contains(t, text, said)
+	}
+	require.Contains(t, s.ok("env", "show", s.name, first.ID), `"checkpoint_id": "`+first.ID+`"`)
+}
+
+func TestAPartThatCannotBeKeptLeavesNoCheckpoint(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	s.sh("mv code away")
+	r := s.do("env", "checkpoint", s.name)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, s.root+"/code")
+	s.sh("mv away code; ls running")
+	require.Empty(t, s.view().Checkpoints)
+	kept, err := filepath.Glob(filepath.Join(s.worker.Config.State, "folder", "store", "trees", "cp-*"))
+	require.NoError(t, err)
+	require.Empty(t, kept)
+}
+
+func TestADamagedCheckpointIsRefusedBeforeAnythingStops(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	s.sh("echo other >uploads/one")
+	now := s.is()
+	chunks, err := filepath.Glob(filepath.Join(s.worker.Config.State, "folder", "store", "chunks", "*", "*"))
+	require.NoError(t, err)
+	for _, chunk := range chunks {
+		require.NoError(t, os.Chmod(chunk, 0o600))
+		require.NoError(t, os.WriteFile(chunk, []byte("damaged"), 0o600))
+	}
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "stop             unit.stop          never ran")
+	require.Equal(t, now, s.is())
+}
+
+func TestCheckpointsArePinnedDeletedAndPruned(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint("--pin")
+	r := s.do("env", "delete", s.name, first.ID)
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "checkpoint "+first.ID+" is pinned: unpin it first")
+	require.Equal(t, statusUsage, s.do("env", "remove", s.name).status)
+	require.Contains(t, s.ok("env", "unpin", s.name, first.ID), "is unpinned")
+	second := s.checkpoint()
+	s.ok("env", "pin", s.name, second.ID)
+	require.Equal(t, 1, s.view().Usage.Pinned)
+	s.ok("env", "unpin", s.name, second.ID)
+	s.ok("env", "delete", s.name, second.ID)
+	require.Contains(t, s.do("env", "rollback", s.name, second.ID).err, "has no checkpoint "+second.ID)
+	require.Contains(t, s.ok("env", "prune", s.name), "deleted: 0, kept: 1")
+
+	// The retention of another document lets go of what it does not keep, at the next checkpoint.
+	file, err := os.ReadFile(filepath.Join(s.root, "environment.yaml"))
+	require.NoError(t, err)
+	s.write("environment.yaml", string(file)+"retention: {bytes: 1}\n")
+	s.apply()
+	third := s.checkpoint()
+	v := s.view()
+	require.Equal(t, []string{third.ID}, idsOf(v.Checkpoints))
+	require.Contains(t, s.ok("env", "remove", s.name), "deleted: 1, kept: 0")
+	kept, err := filepath.Glob(filepath.Join(s.worker.Config.State, "folder", "store", "trees", "cp-*"))
+	require.NoError(t, err)
+	require.Len(t, kept, 2*3, "what was read ahead, until its record is released")
+	require.Equal(t, statusUsage, s.do("env", "checkpoint", s.name).status)
+}
+
+func idsOf(all []environment.Checkpoint) (ids []string) {
+	for _, c := range all {
+		ids = append(ids, c.ID)
+	}
+	return ids
+}
+
+// TestAnEnvironmentSurvivesTheLossOfItsWorkflow terminates it, and applies the file again.
+func TestAnEnvironmentSurvivesTheLossOfItsWorkflow(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint("--pin", "--notes", "kept")
+	s.sh("echo other >uploads/one")
+	require.NoError(t, s.client.TerminateWorkflow(t.Context(), environment.WorkflowID(s.name), "", "lost"))
+	s.apply()
+	require.Equal(t, []environment.Checkpoint{first}, s.view().Checkpoints)
+	s.rollBack(first.ID)
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+	require.Contains(t, s.ok("env", "list"), s.name)
+}
+
+// TestARollbackOfTheTaskLeavesTheCheckpoint has somebody roll back the task that took it.
+func TestARollbackOfTheTaskLeavesTheCheckpoint(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	require.Contains(t, s.ok("rollback", first.Task, "--watch"), "is that of environment-"+s.name+" by now, and stays")
+	s.sh("echo other >uploads/one")
+	s.rollBack(first.ID)
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+}
+
+// TestAnUnitThatDidNotRunStaysStopped takes a checkpoint of what is stopped.
+func TestAUnitThatDidNotRunStaysStopped(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	s.sh("rm running")
+	first := s.checkpoint()
+	s.sh("! test -e running")
+	r := s.rollBack(first.ID)
+	require.Equal(t, "ok", r.Stages[len(r.Stages)-1].Status)
+	s.sh("test -e running")
+}
+
+func TestBadEnvironmentsAreRefused(t *testing.T) {
+	s := newSite(t)
+	apply := func(content string) typed {
+		s.write("bad.yaml", content)
+		return s.do("env", "apply", filepath.Join(s.root, "bad.yaml"))
+	}
+	for content, said := range map[string]string{
+		"":                                 "it is empty; `starter env init` writes one",
+		"name: a\nparts: {}":               "parts: name at least one part",
+		"name: A\nparts: {}":               `name: "A" must begin with a small letter`,
+		"name: a\nprats: {}":               "field prats not found; known fields: name, owner, on, unit",
+		"name: a\nparts: {x: {folder: x}}": `parts.x.folder: "x" must be an absolute path`,
+		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git and postgres",
+		"name: a\nparts: {x: {folder: /x, ignored: true}}":                   "parts.x.ignored: it says what becomes of files that git ignores",
+		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",
+		"name: a\nhealthy: soon\nparts: {x: {folder: /x}}":                   `healthy: "soon" must be a time above zero`,
+		"name: a\nparts: {x: {folder: /x}}\nretention: {last: -1}":           "retention.last: -1 must not be below 0",
+		"name: a\nparts: {x: {folder: /nowhere/x}}":                          "environment a cannot be checkpointed",
+		"name: a\nunit: other\nparts: {x: {folder: " + s.root + "/uploads}}": `this worker has no unit "other"`,
+		"name: a\nparts: {x: {postgres: shop}}":                              "postgres",
+		"name: a\nparts: {x: {folder: /x}}\n---\nname: b":                    "a second document begins",
+	} {
+		r := apply(content)
+		require.Equal(t, statusUsage, r.status, "%s: %s%s", content, r.out, r.err)
+		require.Contains(t, r.err, said, content)
+		require.Contains(t, r.err, "bad.yaml", content)
+	}
+	require.Contains(t, s.do("env", "checkpoint", "nothing").err, `there is no environment "nothing"`)
+	require.Contains(t, s.do("env", "checkpoint", "No!").err, `"No!" must begin with a small letter`)
+	require.Contains(t, s.do("env", "checkpoint", s.name, "--trigger", "x").err, `--trigger "x": give one of deploy, manual, agent`)
+}
+
+// TestOneOperationAtATime asks for a rollback while the unit takes its time to stop.
+func TestOneOperationAtATime(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	s.sh("touch hold")
+	taking := s.begin("env", "checkpoint", s.name)
+	require.Eventually(t, func() bool { return s.view().Doing != nil }, waitFor, tick)
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "is busy since")
+	require.Contains(t, s.ok("env", "show", s.name), "busy since")
+	s.sh("rm hold")
+	require.Equal(t, statusOK, s.ended(taking).status)
+	s.rollBack(first.ID)
+}

@@ -1,0 +1,82 @@
+package render
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/go-units"
+
+	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+)
+
+// Environment prints an environment and its checkpoints.
+func Environment(w io.Writer, v environment.View) {
+	fmt.Fprintf(w, "environment %s on %s", v.Document.Name, v.Host)
+	if v.Document.Owner != "" {
+		fmt.Fprintf(w, ", owned by %s", terminal.OneLine(v.Document.Owner))
+	}
+	fmt.Fprintln(w)
+	if v.Document.Unit != "" {
+		fmt.Fprintf(w, "unit %s is stopped while the parts are captured or put back\n", v.Document.Unit)
+	} else {
+		fmt.Fprintln(w, "no unit: nothing is stopped, and a checkpoint may be of no one moment")
+	}
+	parts := terminal.Table{Width: listWidth, Least: []int{10, 8, 20}}
+	parts.Row("PART", "KIND", "RESOURCE")
+	for _, name := range slices.Sorted(maps.Keys(v.Document.Parts)) {
+		p := v.Document.Parts[name]
+		parts.Row(name, p.Kind(), terminal.OneLine(p.Resource()))
+	}
+	parts.Write(w)
+	if v.Doing != nil {
+		fmt.Fprintf(w, "busy since %s: %s\n", terminal.LocalTime(v.Doing.Since, time.TimeOnly), v.Doing.What)
+	}
+	Checkpoints(w, v.Checkpoints)
+	u := v.Usage
+	fmt.Fprintf(w, "%s, %d pinned, %s in all; kept: the last %d, the oldest of each of the last %s, and what is pinned\n",
+		terminal.Plural(u.Checkpoints, "checkpoint"), u.Pinned, units.HumanSize(float64(u.Bytes)), u.Last, terminal.Plural(u.Days, "day"))
+}
+
+// Checkpoints prints a list of checkpoints.
+func Checkpoints(w io.Writer, list []environment.Checkpoint) {
+	if len(list) == 0 {
+		return
+	}
+	t := terminal.Table{Width: listWidth, Least: []int{11, 0, 0, 0, 0, 20}}
+	t.Row("CHECKPOINT", "CREATED", "TRIGGER", "SIZE", "", "NOTES")
+	for _, c := range list {
+		var marks []string
+		if c.Pinned {
+			marks = append(marks, "pinned")
+		}
+		if c.Healthy != nil && !*c.Healthy {
+			marks = append(marks, "not healthy")
+		}
+		if !c.Quiesced {
+			marks = append(marks, "not quiesced")
+		}
+		t.Row(c.ID, terminal.LocalTime(c.Created, time.DateTime), string(c.Trigger), units.HumanSize(float64(c.Bytes)),
+			strings.Join(marks, ", "), terminal.OneLine(c.Notes))
+	}
+	t.Write(w)
+}
+
+// RolledBack prints what a rollback has done.
+func RolledBack(w io.Writer, r environment.RolledBack) {
+	t := terminal.Table{Width: listWidth, Least: []int{17, 0, 0, 8, 20}}
+	t.Row("STAGE", "STATUS", "TOOK", "PARTS", "NOTES")
+	for _, s := range r.Stages {
+		t.Row(string(s.Stage), s.Status, fmt.Sprintf("%.1fs", s.Seconds), strings.Join(s.Parts, ", "), terminal.OneLine(s.Notes))
+	}
+	t.Write(w)
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, "note:", terminal.OneLine(note))
+	}
+	fmt.Fprintf(w, "environment %s is as in checkpoint %s; to go forward again: starter env rollback %s %s\n",
+		r.To.Environment, r.To.ID, r.To.Environment, r.Safety.ID)
+}

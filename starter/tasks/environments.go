@@ -1,0 +1,119 @@
+package tasks
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+)
+
+// NewCheckpointID makes an id for a checkpoint.
+func NewCheckpointID() string { return "cp-" + strings.ToLower(rand.Text()[:8]) }
+
+// ApplyEnvironment makes an environment, or gives the one of that name another document.
+func (c *Client) ApplyEnvironment(ctx context.Context, d environment.Document, queue string) error {
+	_, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: environment.WorkflowID(d.Name), TaskQueue: queue,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		StaticSummary:            "environment " + d.Name,
+	}, environment.WorkflowType, environment.Start{Document: d})
+	if err != nil {
+		return fmt.Errorf("start environment %s: %w", d.Name, err)
+	}
+	return c.AskEnvironment(ctx, d.Name, environment.UpdateApply, nil, d)
+}
+
+// AskEnvironment sends an update to an environment, and waits for its result.
+func (c *Client) AskEnvironment(ctx context.Context, name, update string, result any, arguments ...any) error {
+	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: environment.WorkflowID(name), UpdateName: update, Args: arguments,
+		WaitForStage: client.WorkflowUpdateStageAccepted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, result)
+	}
+	return c.explainEnvironment(ctx, name, err)
+}
+
+// explainEnvironment gives the errors of an environment their words. What was refused before
+// anything was touched is a usage error.
+func (c *Client) explainEnvironment(ctx context.Context, name string, err error) error {
+	var missing *serviceerror.NotFound
+	var refused *temporal.ApplicationError
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case errors.As(err, &missing):
+		return usage.Errorf("there is no environment %q in namespace %s of %s; `starter env list` shows them", name, c.Namespace,
+			c.Address)
+	case errors.As(err, &refused):
+		text := refused.Message()
+		if before := []string{environment.Unknown, environment.Pinned, environment.Busy, environment.Bad}; slices.Contains(before,
+			refused.Type()) {
+			return usage.Errorf("%s", text)
+		}
+		return errors.New(text)
+	}
+	return fmt.Errorf("environment %s: %w", name, err)
+}
+
+// Environment shows an environment.
+func (c *Client) Environment(ctx context.Context, name string) (v environment.View, err error) {
+	if err := environment.CheckName(name); err != nil {
+		return v, usage.Errorf("NAME %v", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, c.silenceLimit())
+	defer cancel()
+	answer, err := c.QueryWorkflow(limited, environment.WorkflowID(name), "", environment.QueryView)
+	if limited.Err() != nil && ctx.Err() == nil {
+		return v, fmt.Errorf("environment %s: no worker answers; start one", name)
+	}
+	if err == nil {
+		err = answer.Get(&v)
+	}
+	return v, c.explainEnvironment(ctx, name, err)
+}
+
+// Environments lists the names of the environments of the namespace. The list lags by about a
+// second.
+func (c *Client) Environments(ctx context.Context) (names []string, err error) {
+	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace,
+		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", environment.WorkflowType)}
+	for {
+		page, err := c.ListWorkflow(ctx, request)
+		if err != nil {
+			return nil, fmt.Errorf("list environments: %w", err)
+		}
+		for _, e := range page.GetExecutions() {
+			names = append(names, environment.NameOf(e.GetExecution().GetWorkflowId()))
+		}
+		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+			slices.Sort(names)
+			return names, nil
+		}
+	}
+}
+
+// AwaitTask waits until a task has begun; false where ctx ends before.
+func (c *Client) AwaitTask(ctx context.Context, id string) (t Run, begun bool) {
+	for ctx.Err() == nil {
+		if t, err := c.Describe(ctx, id); err == nil {
+			return t, true
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	return t, false
+}

@@ -1,0 +1,221 @@
+package environment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+)
+
+// Trigger is what made somebody take a checkpoint.
+type Trigger string
+
+// The triggers.
+const (
+	Deploy      Trigger = "deploy"
+	Manual      Trigger = "manual"
+	Agent       Trigger = "agent"
+	PreRollback Trigger = "pre-rollback"
+)
+
+// Triggers are those that a person or an agent may name.
+var Triggers = []string{string(Deploy), string(Manual), string(Agent)}
+
+// Checkpoint is one checkpoint of an environment.
+type Checkpoint struct {
+	ID          string  `json:"checkpoint_id"`
+	Environment string  `json:"environment"`
+	Trigger     Trigger `json:"trigger"`
+	Notes       string  `json:"notes,omitempty"`
+	// Task is the task that has taken it.
+	Task string `json:"task"`
+	// Quiesced: the unit was stopped while the parts were captured.
+	Quiesced bool `json:"quiesced"`
+	// Healthy is whether the unit was, before it was stopped; nil where it could not be asked. A
+	// rollback to what was not healthy is not undone because it is not.
+	Healthy *bool `json:"healthy,omitempty"`
+	Pinned  bool  `json:"pinned"`
+	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
+	Bytes   int64      `json:"size_bytes"`
+	Created time.Time  `json:"created_at"`
+	Parts   []KeptPart `json:"parts"`
+}
+
+// KeptPart is what a checkpoint has of a part.
+type KeptPart struct {
+	Name     string `json:"part"`
+	Kind     string `json:"kind"`
+	Resource string `json:"resource"`
+	// Snapshot is the name by which a step puts it back.
+	Snapshot string `json:"snapshot_id"`
+	Bytes    int64  `json:"size_bytes"`
+	// Ref is the commit of a git repository.
+	Ref string `json:"ref,omitempty"`
+}
+
+// Stored is a checkpoint as its environment stores it.
+type Stored struct {
+	Checkpoint
+
+	// Entries are those of the steps that made it: their records are held.
+	Entries []activities.Entry `json:"entries"`
+}
+
+// Done is a step of a finished task.
+type Done struct {
+	Entry   activities.Entry  `json:"entry"`
+	Result  activities.Result `json:"result"`
+	Settled bool              `json:"settled,omitempty"` // it was undone
+	Began   time.Time         `json:"began"`
+	Ended   time.Time         `json:"ended"`
+}
+
+// Find reads the checkpoint that a task has taken from the steps that are done.
+func (d Document) Find(id, task string, trigger Trigger, steps []Done) (s Stored, err error) {
+	s.Checkpoint = Checkpoint{ID: id, Environment: d.Name, Trigger: trigger, Task: task}
+	for _, name := range d.partNames() {
+		i := slices.IndexFunc(steps, func(done Done) bool { return done.Entry.Step == keepPrefix+name && !done.Settled })
+		if i < 0 {
+			return s, fmt.Errorf("task %s has not kept the part %s", task, name)
+		}
+		done := steps[i]
+		k, resource := d.Parts[name].kindOf()
+		outputs := done.Result.Outputs
+		part := KeptPart{Name: name, Kind: k.name, Resource: resource, Bytes: wholeNumber(outputs["bytes"])}
+		part.Snapshot, _ = outputs["checkpoint"].(string)
+		part.Ref, _ = outputs["commit"].(string)
+		s.Parts, s.Entries = append(s.Parts, part), append(s.Entries, done.Entry)
+		s.Bytes += part.Bytes
+		if done.Ended.After(s.Created) {
+			s.Created = done.Ended
+		}
+	}
+	for _, done := range steps {
+		if asked, _ := done.Result.Outputs["asked"].(bool); asked && done.Entry.Step == beforeStep {
+			healthy, _ := done.Result.Outputs["healthy"].(bool)
+			s.Healthy = &healthy
+		}
+	}
+	s.Quiesced = slices.ContainsFunc(steps, func(done Done) bool { return done.Entry.Step == stopStep })
+	return s, nil
+}
+
+// wholeNumber is an output that counts: a json.Number where a history was read.
+func wholeNumber(v any) int64 {
+	var n int64
+	_, _ = fmt.Sscan(fmt.Sprint(v), &n)
+	return n
+}
+
+// Stage is a stage of a rollback.
+type Stage string
+
+// The stages in their order.
+const (
+	Verify           Stage = "verify"
+	StopUnit         Stage = "stop-unit"
+	SafetyCheckpoint Stage = "safety-checkpoint"
+	RestoreFiles     Stage = "restore-files"
+	RestoreDatabases Stage = "restore-databases"
+	StartUnit        Stage = "start-unit"
+	HealthCheck      Stage = "health-check"
+)
+
+var stages = []Stage{Verify, StopUnit, SafetyCheckpoint, RestoreFiles, RestoreDatabases, StartUnit, HealthCheck}
+
+// Passed is a stage that a rollback has gone through.
+type Passed struct {
+	Stage Stage `json:"stage"`
+	// Status is ok, failed, or warning: it is done, and its notes say what is not as it should be.
+	Status string `json:"status"`
+	// At is when it ended, and Seconds how long it took.
+	At      time.Time `json:"ts"`
+	Seconds float64   `json:"seconds"`
+	// Parts are those that it was about.
+	Parts []string `json:"parts,omitempty"`
+	Notes string   `json:"notes,omitempty"`
+}
+
+// stageOf is the stage of a step, and the part that it is about.
+func (d Document) stageOf(id string) (s Stage, part string) {
+	for prefix, stage := range map[string]Stage{verifyPrefix: Verify, keepPrefix: SafetyCheckpoint} {
+		if name, is := strings.CutPrefix(id, prefix); is {
+			return stage, name
+		}
+	}
+	if name, is := strings.CutPrefix(id, restorePrefix); is {
+		return kindNamed(d.Parts[name].Kind()).stage, name
+	}
+	return map[string]Stage{stopStep: StopUnit, startStep: StartUnit, healthStep: HealthCheck}[id], ""
+}
+
+// Stages are the stages that a rollback has gone through.
+func (d Document) Stages(steps []Done) (all []Passed) {
+	for _, stage := range stages {
+		p := Passed{Stage: stage, Status: "ok"}
+		var began time.Time
+		var notes []string
+		for _, s := range steps {
+			is, part := d.stageOf(s.Entry.Step)
+			if is != stage {
+				continue
+			}
+			if part != "" {
+				p.Parts = append(p.Parts, part)
+			}
+			if began.IsZero() || s.Began.Before(began) {
+				began = s.Began
+			}
+			if s.Ended.After(p.At) {
+				p.At = s.Ended
+			}
+			notes = append(notes, s.Result.Summary)
+			if healthy, told := s.Result.Outputs["healthy"].(bool); told && !healthy {
+				p.Status = "warning"
+			}
+		}
+		if began.IsZero() {
+			continue
+		}
+		p.Seconds, p.Notes = p.At.Sub(began).Seconds(), strings.Join(notes, "; ")
+		all = append(all, p)
+	}
+	return all
+}
+
+// RolledBack is the answer of a rollback.
+type RolledBack struct {
+	To Checkpoint `json:"rolled_back_to"`
+	// Safety is how the environment was before: roll back to it to go forward again.
+	Safety Checkpoint `json:"safety_checkpoint"`
+	Stages []Passed   `json:"stages"`
+	// Notes say what the rollback has not touched.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Untouched says which parts a rollback to a checkpoint leaves as they are.
+func (d Document) Untouched(to Checkpoint) (notes []string) {
+	kept := map[string]bool{}
+	for _, p := range to.Parts {
+		kept[p.Name] = d.Has(p)
+		if _, there := d.Parts[p.Name]; !there {
+			notes = append(notes, fmt.Sprintf("part %s (%s %s) is in the checkpoint, and no longer in the environment: it is left as it is",
+				p.Name, p.Kind, p.Resource))
+		}
+	}
+	for _, name := range d.partNames() {
+		if p := d.Parts[name]; !kept[name] {
+			notes = append(notes, fmt.Sprintf("part %s (%s %s) is not in the checkpoint: it is left as it is", name, p.Kind(), p.Resource()))
+		}
+	}
+	return notes
+}
+
+// IsDone reports whether a task of an environment has done what it is for: a step that reads ahead
+// may fail.
+func IsDone(r compensations.Report) bool {
+	return r.Status == compensations.Committed || r.Status == compensations.Partly
+}

@@ -1,0 +1,226 @@
+package environment
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// Document is an environment.yaml: parts that are checkpointed and rolled back together.
+type Document struct {
+	Name  string `yaml:"name" json:"name" jsonschema:"What it is called in commands: small letters, digits and dashes, at most 40."`
+	Owner string `yaml:"owner,omitempty" json:"owner,omitempty" jsonschema:"Whose it is."`
+	On    string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the parts. Left out: that of the worker which takes the environment first."`
+	Unit  string `yaml:"unit,omitempty" json:"unit,omitempty" jsonschema:"The unit in the worker's config that is stopped while the parts are captured or put back. Left out: nothing is stopped, and a checkpoint may be of no one moment."`
+	// Healthy is how long the unit may take until it is healthy.
+	Healthy   string          `yaml:"healthy,omitempty" json:"healthy,omitempty" jsonschema:"How long the unit may take to be healthy after a rollback. Left out: 30s."`
+	Parts     map[string]Part `yaml:"parts" json:"parts" jsonschema:"The parts by name: small letters, digits and dashes, at most 40."`
+	Retention Retention       `yaml:"retention,omitempty" json:"retention,omitzero" jsonschema:"Which checkpoints are kept."`
+}
+
+// Part is one resource. Exactly one of its kinds is set.
+type Part struct {
+	Folder string `yaml:"folder,omitempty" json:"folder,omitempty" jsonschema:"A folder, by its absolute path, with all that is in it."`
+	Git    string `yaml:"git,omitempty" json:"git,omitempty" jsonschema:"A git repository, by the absolute path of its folder: commit, branches, index, tree and untracked files."`
+	// Ignored goes with Git.
+	Ignored  bool   `yaml:"ignored,omitempty" json:"ignored,omitempty" jsonschema:"With git: whether files that git ignores are kept and put back as well."`
+	Postgres string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
+}
+
+// Retention says which checkpoints are kept besides those that are pinned.
+type Retention struct {
+	Last  int   `yaml:"last,omitempty" json:"last,omitempty" jsonschema:"How many of the newest are kept. Left out: 10."`
+	Days  int   `yaml:"days,omitempty" json:"days,omitempty" jsonschema:"For how many days the oldest of each day is kept. Left out: 7."`
+	Bytes int64 `yaml:"bytes,omitempty" json:"bytes,omitempty" jsonschema:"How many bytes the parts of all of them have together, at most; the newest stays. Left out: any."`
+}
+
+// The defaults of a document.
+const (
+	defaultLast    = 10
+	defaultDays    = 7
+	defaultHealthy = 30 * time.Second
+)
+
+// WithDefaults replaces zero fields by their defaults.
+func (r Retention) WithDefaults() Retention {
+	r.Last, r.Days = cmp.Or(r.Last, defaultLast), cmp.Or(r.Days, defaultDays)
+	return r
+}
+
+// kind is a kind of part: how it is captured and put back.
+type kind struct {
+	name string
+	// param names its resource for these actions. A kind without verify is verified by its restore.
+	capture, restore, verify, param string
+	stage                           Stage
+	with                            map[string]any
+}
+
+var kinds = []kind{
+	{name: "folder", capture: "folder.checkpoint", restore: "folder.restore", verify: "folder.verify", param: "path",
+		stage: RestoreFiles},
+	{name: "git", capture: "folder.checkpoint", restore: "folder.restore", verify: "folder.verify", param: "path",
+		stage: RestoreFiles, with: map[string]any{"git": true}},
+	{name: "postgres", capture: "postgres.checkpoint", restore: "postgres.restore", param: "database", stage: RestoreDatabases},
+}
+
+func kindNamed(name string) kind {
+	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })]
+}
+
+// kindOf is the kind of a part, and the name of its resource.
+func (p Part) kindOf() (kind, string) {
+	switch {
+	case p.Git != "":
+		return kindNamed("git"), p.Git
+	case p.Postgres != "":
+		return kindNamed("postgres"), p.Postgres
+	}
+	return kindNamed("folder"), p.Folder
+}
+
+// Kind is the kind of the part, and Resource the name of what it is.
+func (p Part) Kind() string { k, _ := p.kindOf(); return k.name }
+
+// Resource is the path of a folder, or the name of a database.
+func (p Part) Resource() string { _, r := p.kindOf(); return r }
+
+// partNames are the names of the parts, in their order.
+func (d Document) partNames() []string { return slices.Sorted(maps.Keys(d.Parts)) }
+
+var nameForm = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+
+// CheckName refuses what cannot be the name of an environment.
+func CheckName(name string) error {
+	if !nameForm.MatchString(name) {
+		return fmt.Errorf("%q must begin with a small letter and have at most 40 of a-z, 0-9 and -", name)
+	}
+	return nil
+}
+
+var typeName = regexp.MustCompile(` (in|into) type \S+| in type \S+`)
+
+// Parse reads an environment.yaml, YAML or JSON. Its error names the file, and each field that is
+// wrong.
+func Parse(file string, src []byte) (d Document, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(src))
+	decoder.KnownFields(true)
+	switch err := decoder.Decode(&d); {
+	case errors.Is(err, io.EOF):
+		return d, fmt.Errorf("%s: it is empty; `starter env init` writes one", file)
+	case err != nil:
+		if wrong, is := errors.AsType[*yaml.TypeError](err); is {
+			return d, fmt.Errorf("%s: %s; known fields: %s", file,
+				typeName.ReplaceAllString(strings.Join(wrong.Errors, "; "), ""), knownFields())
+		}
+		line, message := task.ExplainYAML(src, err)
+		return d, fmt.Errorf("%s:%d: %s", file, line, message)
+	}
+	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return d, fmt.Errorf("%s: a second document begins; a file holds one environment", file)
+	}
+	if err := d.Check(); err != nil {
+		return d, fmt.Errorf("%s: %w", file, err)
+	}
+	return d, nil
+}
+
+// knownFields lists the fields of a document and of a part.
+func knownFields() string {
+	list := func(t reflect.Type) (names []string) {
+		for f := range t.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
+		}
+		return names
+	}
+	return fmt.Sprintf("%s; of a part: %s; of retention: %s", strings.Join(list(reflect.TypeFor[Document]()), ", "),
+		strings.Join(list(reflect.TypeFor[Part]()), ", "), strings.Join(list(reflect.TypeFor[Retention]()), ", "))
+}
+
+// Check is an error that names each field of a document that cannot be meant.
+func (d Document) Check() error {
+	var problems []error
+	bad := func(field, format string, args ...any) {
+		problems = append(problems, fmt.Errorf(field+": "+format, args...))
+	}
+	if err := CheckName(d.Name); err != nil {
+		bad("name", "%v", err)
+	}
+	if d.Healthy != "" {
+		if within, err := time.ParseDuration(d.Healthy); err != nil || within <= 0 {
+			bad("healthy", "%q must be a time above zero, such as 30s", d.Healthy)
+		} else if d.Unit == "" {
+			bad("healthy", "it is about a unit; name one with unit:")
+		}
+	}
+	if len(d.Parts) == 0 {
+		bad("parts", "name at least one part, such as `code: {git: /srv/app}`")
+	}
+	resources := map[string]string{}
+	for _, name := range d.partNames() {
+		field, p := "parts."+name, d.Parts[name]
+		if err := CheckName(name); err != nil {
+			bad(field, "the name %v", err)
+		}
+		p.check(field, bad)
+		k, resource := p.kindOf()
+		if other, twice := resources[k.param+":"+resource]; twice {
+			bad(field, "%s is already the part %s", resource, other)
+		}
+		resources[k.param+":"+resource] = name
+	}
+	for what, n := range map[string]int64{"last": int64(d.Retention.Last), "days": int64(d.Retention.Days), "bytes": d.Retention.Bytes} {
+		if n < 0 {
+			bad("retention."+what, "%d must not be below 0", n)
+		}
+	}
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(problems...)
+}
+
+func (p Part) check(field string, bad activities.Bad) {
+	set := 0
+	for _, resource := range []string{p.Folder, p.Git, p.Postgres} {
+		if resource != "" {
+			set++
+		}
+	}
+	if set != 1 {
+		bad(field, "it has %s; give one of folder, git and postgres", activities.CountOf(set, "kind"))
+		return
+	}
+	if k, resource := p.kindOf(); k.param == "path" && (!path.IsAbs(resource) || path.Clean(resource) != resource) {
+		bad(field+"."+k.name, "%q must be an absolute path, without . and ..", resource)
+	}
+	if p.Ignored && p.Git == "" {
+		bad(field+".ignored", "it says what becomes of files that git ignores, and goes with git")
+	}
+}
+
+// Schema is the JSON Schema of an environment.yaml, for editors.
+func Schema() (*jsonschema.Schema, error) {
+	s, err := jsonschema.For[Document](nil)
+	if err != nil {
+		return nil, err
+	}
+	s.Schema = "https://json-schema.org/draft/2020-12/schema"
+	s.Title = "Unwind environment"
+	s.Description = "Parts that are checkpointed and rolled back together."
+	return s, nil
+}

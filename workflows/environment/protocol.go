@@ -1,0 +1,138 @@
+package environment
+
+import (
+	"time"
+)
+
+// WorkflowType is the type of the long-lived workflow that has an environment: argument Start, id
+// WorkflowID. It takes the updates below one at a time, and runs a task for each that touches the
+// parts.
+const WorkflowType = "Environment"
+
+// Activities of it. KeepActivity, DropActivity and ListActivity run on the host of the
+// environment, which stores the list of its checkpoints.
+const (
+	// HomeActivity names the host that runs it: no argument, result its name.
+	HomeActivity = "environment.home"
+	// DoneActivity reads the steps of a finished task: argument its id, result []Done.
+	DoneActivity = "environment.done"
+	// KeepActivity holds the records of a checkpoint and stores it: argument Stored, result []Stored,
+	// all of the environment, the newest first. Stored again, it replaces the former.
+	KeepActivity = "environment.keep"
+	// DropActivity ends the holds of checkpoints, releases their records and forgets them: argument
+	// DropRequest, result []Stored.
+	DropActivity = "environment.drop"
+	// ListActivity lists what is stored of an environment: argument its name, result []Stored.
+	ListActivity = "environment.list"
+)
+
+// Updates and the query. Their errors have the types below, or that of the task that failed.
+const (
+	// UpdateCheckpoint takes a checkpoint: argument CheckpointRequest, result Checkpoint. With the id
+	// of one that is there, that one is the result.
+	UpdateCheckpoint = "checkpoint"
+	// UpdateRollback rolls back: argument RollbackRequest, result RolledBack.
+	UpdateRollback = "rollback"
+	// UpdatePin pins or unpins: argument PinRequest, result Checkpoint.
+	UpdatePin = "pin"
+	// UpdateDelete deletes one: argument its id, no result.
+	UpdateDelete = "delete"
+	// UpdatePrune deletes what the policy no longer keeps: no argument, result Pruned.
+	UpdatePrune = "prune"
+	// UpdateApply gives it another document: argument Document, no result.
+	UpdateApply = "apply"
+	// UpdateRemove deletes all checkpoints and ends the workflow: no argument, result Pruned.
+	UpdateRemove = "remove"
+	// QueryView shows it: a View.
+	QueryView = "environment"
+)
+
+// Types of the errors of updates.
+const (
+	// Unknown: there is no such checkpoint.
+	Unknown = "UnknownCheckpoint"
+	// Pinned: it must be unpinned first.
+	Pinned = "CheckpointPinned"
+	// Busy: another operation is under way.
+	Busy = "EnvironmentBusy"
+	// Bad: the request is at fault.
+	Bad = "BadRequest"
+	// Failed: the task has failed, and undone what it had done.
+	Failed = "EnvironmentTaskFailed"
+)
+
+// WorkflowID is the id of the workflow of an environment.
+func WorkflowID(name string) string { return "environment-" + name }
+
+// NameOf is the name of the environment whose workflow has this id.
+func NameOf(id string) string { return id[len(WorkflowID("")):] }
+
+// CheckpointTaskID is the id of the task that takes a checkpoint, and RollbackTaskID that of the
+// rollback whose safety checkpoint it is.
+func CheckpointTaskID(name, id string) string { return WorkflowID(name) + "-" + id }
+
+func RollbackTaskID(name, safety string) string { return WorkflowID(name) + "-rollback-" + safety }
+
+// Start is the argument of the workflow.
+type Start struct {
+	Document Document `json:"document"`
+	// Home is the host of an environment that has continued as new.
+	Home string `json:"home,omitempty"`
+}
+
+// CheckpointRequest is the argument of UpdateCheckpoint.
+type CheckpointRequest struct {
+	// ID is that of the checkpoint, and begins with cp-.
+	ID      string  `json:"id"`
+	Trigger Trigger `json:"trigger"`
+	Notes   string  `json:"notes,omitempty"`
+	Pinned  bool    `json:"pinned,omitempty"`
+	Who     string  `json:"who,omitempty"`
+}
+
+// RollbackRequest is the argument of UpdateRollback.
+type RollbackRequest struct {
+	To string `json:"to"`
+	// Safety is the id of the checkpoint that is taken first.
+	Safety string `json:"safety"`
+	Who    string `json:"who,omitempty"`
+}
+
+// PinRequest is the argument of UpdatePin.
+type PinRequest struct {
+	ID     string `json:"id"`
+	Pinned bool   `json:"pinned"`
+}
+
+// DropRequest is the argument of DropActivity.
+type DropRequest struct {
+	Environment string   `json:"environment"`
+	IDs         []string `json:"ids"`
+}
+
+// Pruned is what became of the checkpoints.
+type Pruned struct {
+	Deleted []string `json:"deleted"`
+	Kept    int      `json:"kept"`
+}
+
+// View answers QueryView.
+type View struct {
+	Document Document `json:"document"`
+	// Host has the parts, and the list of checkpoints.
+	Host string `json:"host"`
+	// Doing is what is under way; nil if nothing is.
+	Doing       *Operation   `json:"doing,omitempty"`
+	Checkpoints []Checkpoint `json:"checkpoints"`
+	Usage       Usage        `json:"storage_usage"`
+}
+
+// Operation is what is under way.
+type Operation struct {
+	What  string    `json:"what"`
+	Task  string    `json:"task,omitempty"`
+	Since time.Time `json:"since"`
+}
+
+// MaxNotes bounds the notes of a checkpoint, in bytes.
+const MaxNotes = 500

@@ -1,0 +1,161 @@
+package environment
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+)
+
+// The prefixes of the ids of steps that are about a part. What follows is its name.
+const (
+	keepPrefix    = "keep-"
+	aheadPrefix   = "ahead-"
+	verifyPrefix  = "verify-"
+	restorePrefix = "restore-"
+)
+
+// The ids of the steps that are about the unit.
+const (
+	beforeStep = "was-healthy"
+	stopStep   = "stop"
+	startStep  = "start"
+	healthStep = "health"
+)
+
+// taskFile is a task file, as far as one of these tasks needs it.
+type taskFile struct {
+	Name   string `json:"name"`
+	Agent  string `json:"agent,omitempty"`
+	Unwind string `json:"unwind"`
+	Pinned bool   `json:"pinned"`
+	Steps  []step `json:"steps"`
+}
+
+type step struct {
+	ID        string         `json:"id"`
+	Uses      string         `json:"uses"`
+	With      map[string]any `json:"with"`
+	Needs     []string       `json:"needs"`
+	On        string         `json:"on,omitempty"`
+	OnFailure string         `json:"on_failure,omitempty"`
+	Timeout   string         `json:"timeout,omitempty"`
+}
+
+// longStep bounds an attempt that reads or writes whole parts.
+const longStep = "6h"
+
+// draft is a task that is being written.
+type draft struct {
+	Document
+	host string
+	file taskFile
+}
+
+func (d Document) newDraft(host, agent, format string, args ...any) *draft {
+	return &draft{d, host, taskFile{Name: fmt.Sprintf(format, args...), Agent: agent, Unwind: "parallel", Pinned: true}}
+}
+
+func (t *draft) add(s step) string {
+	s.On = t.host
+	if s.Needs == nil {
+		s.Needs = []string{}
+	}
+	t.file.Steps = append(t.file.Steps, s)
+	return s.ID
+}
+
+func (t *draft) json() json.RawMessage {
+	raw, err := json.Marshal(t.file)
+	if err != nil {
+		panic(err) // texts and truth values
+	}
+	return raw
+}
+
+// capture keeps all parts beside each other, and returns the ids of these steps.
+func (t *draft) capture(prefix, onFailure string, needs []string) (ids []string) {
+	for _, name := range t.partNames() {
+		p := t.Parts[name]
+		k, resource := p.kindOf()
+		if prefix == aheadPrefix && k.stage != RestoreFiles {
+			continue // a database has no store that would keep what has not changed
+		}
+		with := map[string]any{k.param: resource}
+		maps.Copy(with, k.with)
+		if p.Ignored {
+			with["ignored"] = true
+		}
+		ids = append(ids, t.add(step{ID: prefix + name, Uses: k.capture, With: with, Needs: needs, OnFailure: onFailure,
+			Timeout: longStep}))
+	}
+	return ids
+}
+
+// ask asks the unit, if there is one, whether it is healthy before anything is done.
+func (t *draft) ask() []string {
+	if t.Unit == "" {
+		return nil
+	}
+	return []string{t.add(step{ID: beforeStep, Uses: "unit.health", With: map[string]any{"unit": t.Unit, "must": false}})}
+}
+
+// stop stops the unit, if there is one, once needs are done. What changes little is read before:
+// while the unit is stopped, only what has changed since has to be.
+func (t *draft) stop(needs []string) []string {
+	if t.Unit == "" {
+		return needs
+	}
+	needs = append(needs, t.capture(aheadPrefix, "continue", nil)...)
+	return []string{t.add(step{ID: stopStep, Uses: "unit.stop", With: map[string]any{"unit": t.Unit}, Needs: needs})}
+}
+
+// CheckpointTask is the task that takes a checkpoint: all parts beside each other, while the unit
+// is stopped, or nothing.
+func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
+	t := d.newDraft(host, agent, "take checkpoint %s of environment %s", id, d.Name)
+	kept := t.capture(keepPrefix, "", t.stop(t.ask()))
+	if t.Unit != "" {
+		t.add(step{ID: startStep, Uses: "unit.start", Needs: kept,
+			With: map[string]any{"unit": t.Unit, "if": "${{ steps." + stopStep + ".outputs.ran }}"}})
+	}
+	return t.json()
+}
+
+// RollbackTask is the task that puts all parts back to a checkpoint of the environment. It takes
+// the safety checkpoint first, once the unit is stopped. Parts that only one of the two has are not
+// put back.
+func (d Document) RollbackTask(host string, to Checkpoint, agent string) json.RawMessage {
+	t := d.newDraft(host, agent, "roll environment %s back to %s", d.Name, to.ID)
+	var first []string
+	for _, p := range to.Parts {
+		if k := kindNamed(p.Kind); d.Has(p) && k.verify != "" {
+			first = append(first, t.add(step{ID: verifyPrefix + p.Name, Uses: k.verify, Timeout: longStep,
+				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
+		}
+	}
+	kept := t.capture(keepPrefix, "", t.stop(append(first, t.ask()...)))
+	var back []string
+	for _, p := range to.Parts {
+		if k := kindNamed(p.Kind); d.Has(p) {
+			back = append(back, t.add(step{ID: restorePrefix + p.Name, Uses: k.restore, Needs: kept, Timeout: longStep,
+				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
+		}
+	}
+	if t.Unit != "" {
+		t.add(step{ID: startStep, Uses: "unit.start", With: map[string]any{"unit": t.Unit}, Needs: back})
+		var must any = "${{ steps." + beforeStep + ".outputs.healthy }}"
+		if to.Healthy != nil && !*to.Healthy {
+			must = false // somebody enters a failed state again
+		}
+		t.add(step{ID: healthStep, Uses: "unit.health", Needs: []string{startStep, beforeStep}, Timeout: "1h",
+			With: map[string]any{"unit": t.Unit, "within": cmp.Or(d.Healthy, defaultHealthy.String()), "must": must}})
+	}
+	return t.json()
+}
+
+// Has reports whether the document still has what was kept.
+func (d Document) Has(p KeptPart) bool {
+	now, there := d.Parts[p.Name]
+	return there && now.Kind() == p.Kind && now.Resource() == p.Resource
+}

@@ -1,0 +1,184 @@
+package environments
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// keeper has one environment.
+type keeper struct {
+	environment.Document
+	home   string
+	stored []environment.Stored // the newest first
+	isRead bool                 // stored is what the host has
+	doing  *environment.Operation
+	closed bool
+}
+
+// Environment has one environment until it is removed.
+func Environment(ctx workflow.Context, start environment.Start) error {
+	if err := start.Document.Check(); err != nil {
+		return protocol.Refusef("%v", err)
+	}
+	k := &keeper{Document: start.Document, home: start.Home}
+	if err := k.serve(ctx); err != nil {
+		return err
+	}
+	if err := k.read(ctx); err != nil {
+		return err
+	}
+	leaves := func() bool {
+		return k.closed || workflow.GetInfo(ctx).GetContinueAsNewSuggested() && k.doing == nil
+	}
+	if err := workflow.Await(ctx, func() bool { return leaves() && workflow.AllHandlersFinished(ctx) }); err != nil {
+		return err
+	}
+	if k.closed {
+		return nil
+	}
+	return workflow.NewContinueAsNewError(ctx, environment.WorkflowType, environment.Start{Document: k.Document, Home: k.home})
+}
+
+// serve answers what is asked of the environment.
+func (k *keeper) serve(ctx workflow.Context) error {
+	if err := workflow.SetQueryHandler(ctx, environment.QueryView,
+		func() (environment.View, error) { return k.view(), nil }); err != nil {
+		return err
+	}
+	for name, handler := range map[string]any{
+		environment.UpdateCheckpoint: k.checkpoint, environment.UpdateRollback: k.rollBack, environment.UpdatePin: k.pin,
+		environment.UpdateDelete: k.delete, environment.UpdatePrune: k.prune, environment.UpdateApply: k.apply,
+		environment.UpdateRemove: k.remove,
+	} {
+		if err := workflow.SetUpdateHandler(ctx, name, handler); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *keeper) view() environment.View {
+	v := environment.View{Document: k.Document, Host: k.home, Doing: k.doing, Checkpoints: []environment.Checkpoint{}}
+	for _, s := range k.stored {
+		v.Checkpoints = append(v.Checkpoints, s.Checkpoint)
+	}
+	v.Usage = k.Retention.UsageOf(v.Checkpoints)
+	return v
+}
+
+// read finds the host of the environment, and reads what it has stored.
+func (k *keeper) read(ctx workflow.Context) error {
+	if k.home == "" {
+		k.home = k.On
+	}
+	if k.home == "" {
+		if err := k.call(ctx, "", "find a host", environment.HomeActivity, nil, &k.home); err != nil {
+			return err
+		}
+	}
+	if err := k.call(ctx, k.home, "list the checkpoints", environment.ListActivity, k.Name, &k.stored); err != nil {
+		return err
+	}
+	k.isRead = true
+	k.show(ctx)
+	return nil
+}
+
+// call runs an activity on a host, or on any worker, until it has succeeded.
+func (k *keeper) call(ctx workflow.Context, host, summary, activity string, argument, result any) error {
+	options := workflow.ActivityOptions{
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute, Summary: summary,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	}
+	if host != "" {
+		options.TaskQueue = task.HostQueue(workflow.GetInfo(ctx).TaskQueueName, host)
+	}
+	var arguments []any
+	if argument != nil {
+		arguments = append(arguments, argument)
+	}
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, arguments...).Get(ctx, result)
+}
+
+// begin lets one operation at a time touch the environment.
+func (k *keeper) begin(ctx workflow.Context, what, task string) (end func(), err error) {
+	if err := workflow.Await(ctx, func() bool { return k.isRead }); err != nil {
+		return nil, err
+	}
+	switch {
+	case k.closed:
+		return nil, protocol.RefuseRequestf(environment.Unknown, "environment %s was removed", k.Name)
+	case k.doing != nil:
+		return nil, protocol.RefuseRequestf(environment.Busy, "environment %s is busy since %s: %s; wait until that is over",
+			k.Name, k.doing.Since.UTC().Format(time.RFC3339), k.doing.What)
+	}
+	k.doing = &environment.Operation{What: what, Task: task, Since: workflow.Now(ctx)}
+	k.show(ctx)
+	return func() {
+		k.doing = nil
+		k.show(ctx)
+	}, nil
+}
+
+// find finds a checkpoint.
+func (k *keeper) find(id string) (environment.Stored, error) {
+	i := slices.IndexFunc(k.stored, func(s environment.Stored) bool { return s.ID == id })
+	if i < 0 {
+		return environment.Stored{}, protocol.RefuseRequestf(environment.Unknown, "environment %s has no checkpoint %s", k.Name, id)
+	}
+	return k.stored[i], nil
+}
+
+// show writes the current details, for the Temporal UI.
+func (k *keeper) show(ctx workflow.Context) {
+	var b strings.Builder
+	if k.doing != nil {
+		fmt.Fprintf(&b, "**%s**\n\n", k.doing.What)
+	}
+	const most = 20
+	for i, s := range k.stored {
+		if i == most {
+			fmt.Fprintf(&b, "- and %s more\n", activities.CountOf(len(k.stored)-most, "checkpoint"))
+			break
+		}
+		pin := ""
+		if s.Pinned {
+			pin = ", pinned"
+		}
+		fmt.Fprintf(&b, "- `%s` %s, %s%s %s\n", s.ID, s.Created.UTC().Format(time.DateTime), s.Trigger, pin, s.Notes)
+	}
+	workflow.SetCurrentDetails(ctx, b.String())
+}
+
+// run runs a task of the environment, and reads what its steps have done.
+func (k *keeper) run(ctx workflow.Context, id, agent string, document []byte) (steps []environment.Done, err error) {
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: id, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
+		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL, WaitForCancellation: true,
+		TypedSearchAttributes: protocol.ServingAttributes(agent, id), Memo: protocol.NameMemo(k.doing.What),
+		StaticSummary: k.doing.What,
+	}), protocol.AgentTaskType, rawJSON(document))
+	var report compensations.Report
+	if err := child.Get(ctx, &report); err != nil {
+		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
+			return nil, protocol.RefuseRequestf(environment.Bad, "id %s is taken: an id is used once", id)
+		}
+		return nil, protocol.RefuseRequestf(environment.Failed, "task %s: %s; see `starter show %s`", id, compensations.Reason(err), id)
+	}
+	if !environment.IsDone(report) {
+		return nil, protocol.RefuseRequestf(environment.Failed, "task %s is %s; see `starter show %s`", id, report.Status, id)
+	}
+	return steps, k.call(ctx, "", "read what "+id+" has done", environment.DoneActivity, id, &steps)
+}

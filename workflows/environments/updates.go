@@ -1,0 +1,191 @@
+package environments
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+)
+
+type rawJSON = json.RawMessage
+
+// checkNew refuses what cannot be a new checkpoint.
+func (k *keeper) checkNew(id, notes string) error {
+	if err := protocol.CheckID(id); err != nil || !strings.HasPrefix(id, "cp-") || len(id) > 40 {
+		return protocol.RefuseRequestf(environment.Bad, "id %q: the id of a checkpoint begins with cp- and is at most 40 long", id)
+	}
+	if len(notes) > environment.MaxNotes {
+		return protocol.RefuseRequestf(environment.Bad, "notes: they have %s, more than %d", activities.CountOf(len(notes), "byte"),
+			environment.MaxNotes)
+	}
+	return nil
+}
+
+func (k *keeper) checkpoint(ctx workflow.Context, r environment.CheckpointRequest) (environment.Checkpoint, error) {
+	if err := k.checkNew(r.ID, r.Notes); err != nil {
+		return environment.Checkpoint{}, err
+	}
+	id := environment.CheckpointTaskID(k.Name, r.ID)
+	end, err := k.begin(ctx, fmt.Sprintf("take checkpoint %s of environment %s", r.ID, k.Name), id)
+	if err != nil {
+		return environment.Checkpoint{}, err
+	}
+	defer end()
+	if known, err := k.find(r.ID); err == nil {
+		return known.Checkpoint, nil
+	}
+	steps, err := k.run(ctx, id, r.Who, k.CheckpointTask(k.home, r.ID, r.Who))
+	if err != nil {
+		return environment.Checkpoint{}, err
+	}
+	return k.keep(ctx, r.ID, id, r.Trigger, r.Notes, r.Pinned, steps)
+}
+
+// keep stores a checkpoint that a task has taken, and lets go of what is no longer kept.
+func (k *keeper) keep(ctx workflow.Context, id, task string, trigger environment.Trigger, notes string, pinned bool,
+	steps []environment.Done) (environment.Checkpoint, error) {
+	s, err := k.Find(id, task, trigger, steps)
+	if err != nil {
+		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
+	}
+	s.Notes, s.Pinned = notes, pinned
+	if err := k.call(ctx, k.home, "keep checkpoint "+id, environment.KeepActivity, s, &k.stored); err != nil {
+		return s.Checkpoint, err
+	}
+	return s.Checkpoint, k.drop(ctx, k.Retention.Expired(k.view().Checkpoints, workflow.Now(ctx)))
+}
+
+// drop lets go of checkpoints.
+func (k *keeper) drop(ctx workflow.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	return k.call(ctx, k.home, "let go of "+activities.CountOf(len(ids), "checkpoint"), environment.DropActivity,
+		environment.DropRequest{Environment: k.Name, IDs: ids}, &k.stored)
+}
+
+func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (environment.RolledBack, error) {
+	if err := k.checkNew(r.Safety, ""); err != nil {
+		return environment.RolledBack{}, err
+	}
+	id := environment.RollbackTaskID(k.Name, r.Safety)
+	end, err := k.begin(ctx, fmt.Sprintf("roll environment %s back to %s", k.Name, r.To), id)
+	if err != nil {
+		return environment.RolledBack{}, err
+	}
+	defer end()
+	to, err := k.find(r.To)
+	if err != nil {
+		return environment.RolledBack{}, err
+	}
+	answer := environment.RolledBack{To: to.Checkpoint, Notes: k.Untouched(to.Checkpoint)}
+	if len(answer.Notes) > 0 && !k.shares(to.Checkpoint) {
+		return answer, protocol.RefuseRequestf(environment.Bad, "no part of environment %s is in checkpoint %s", k.Name, r.To)
+	}
+	steps, err := k.run(ctx, id, r.Who, k.RollbackTask(k.home, to.Checkpoint, r.Who))
+	if err != nil {
+		return answer, err
+	}
+	answer.Stages = k.Stages(steps)
+	answer.Safety, err = k.keep(ctx, r.Safety, id, environment.PreRollback,
+		"safety checkpoint before rollback to "+r.To, false, steps)
+	return answer, err
+}
+
+// shares reports whether the environment still has a part that is in a checkpoint.
+func (k *keeper) shares(c environment.Checkpoint) bool {
+	for _, p := range c.Parts {
+		if k.Has(p) {
+			return true
+		}
+	}
+	return false
+}
+
+func (k *keeper) pin(ctx workflow.Context, r environment.PinRequest) (environment.Checkpoint, error) {
+	end, err := k.begin(ctx, "pin or unpin "+r.ID, "")
+	if err != nil {
+		return environment.Checkpoint{}, err
+	}
+	defer end()
+	s, err := k.find(r.ID)
+	if err != nil || s.Pinned == r.Pinned {
+		return s.Checkpoint, err
+	}
+	s.Pinned = r.Pinned
+	return s.Checkpoint, k.call(ctx, k.home, "pin or unpin "+r.ID, environment.KeepActivity, s, &k.stored)
+}
+
+func (k *keeper) delete(ctx workflow.Context, id string) error {
+	end, err := k.begin(ctx, "delete checkpoint "+id, "")
+	if err != nil {
+		return err
+	}
+	defer end()
+	s, err := k.find(id)
+	if err != nil {
+		return err
+	}
+	if s.Pinned {
+		return protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is pinned: unpin it first", id)
+	}
+	return k.drop(ctx, []string{id})
+}
+
+func (k *keeper) prune(ctx workflow.Context) (environment.Pruned, error) {
+	end, err := k.begin(ctx, "prune checkpoints", "")
+	if err != nil {
+		return environment.Pruned{}, err
+	}
+	defer end()
+	return k.pruneTo(ctx, k.Retention.Expired(k.view().Checkpoints, workflow.Now(ctx)))
+}
+
+func (k *keeper) pruneTo(ctx workflow.Context, ids []string) (environment.Pruned, error) {
+	err := k.drop(ctx, ids)
+	return environment.Pruned{Deleted: append([]string{}, ids...), Kept: len(k.stored)}, err
+}
+
+func (k *keeper) apply(ctx workflow.Context, d environment.Document) error {
+	end, err := k.begin(ctx, "change the environment", "")
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = d.Check()
+	switch {
+	case err != nil:
+	case d.Name != k.Name:
+		err = fmt.Errorf("name: it is %s, and stays; remove it and apply another", k.Name)
+	case d.On != "" && d.On != k.home:
+		err = fmt.Errorf("on: environment %s is on %s, which has its checkpoints; remove it first", k.Name, k.home)
+	}
+	if err != nil {
+		return protocol.RefuseRequestf(environment.Bad, "%v", err)
+	}
+	k.Document = d
+	return nil
+}
+
+func (k *keeper) remove(ctx workflow.Context) (environment.Pruned, error) {
+	end, err := k.begin(ctx, "remove the environment", "")
+	if err != nil {
+		return environment.Pruned{}, err
+	}
+	defer end()
+	var ids []string
+	for _, s := range k.stored {
+		if s.Pinned {
+			return environment.Pruned{}, protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is pinned: unpin it first", s.ID)
+		}
+		ids = append(ids, s.ID)
+	}
+	pruned, err := k.pruneTo(ctx, ids)
+	k.closed = err == nil
+	return pruned, err
+}
