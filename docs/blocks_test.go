@@ -23,10 +23,13 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", filepath.Base(b.pag
 // isTask says that a block of YAML is a task file, or steps of one. Other YAML is a worker's
 // config.
 func (b block) isTask() bool {
-	return strings.HasPrefix(b.text, "name: ") || strings.HasPrefix(b.text, "- id: ")
+	return strings.HasPrefix(b.text, "name: ") && !b.isEnvironment() || strings.HasPrefix(b.text, "- id: ")
 }
 
 func (b block) isSession() bool { return strings.Contains(b.text, "\nsession:") }
+
+// isEnvironment says that a block of YAML is an environment.yaml.
+func (b block) isEnvironment() bool { return strings.Contains(b.text, "\nparts:") }
 
 // isDeclarations says that a block of YAML declares the tools of an MCP server.
 func (b block) isDeclarations() bool { return strings.HasPrefix(b.text, "local: true\ntools:") }

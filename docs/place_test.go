@@ -32,6 +32,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/stripe/emulator"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
+	"github.com/seed-62bf7108/unwind/activities/unit"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -94,6 +95,9 @@ func newPlace(t *testing.T) *place {
 	p.stripe = em.URL
 	p.write("srv/site/index.html", "<html>")
 	p.write("srv/site/uploads/list.html", "<ul><li>a cat</li></ul>")
+	p.write("srv/shop/README", "the shop")
+	out, err := exec.CommandContext(t.Context(), "git", "init", "-q", filepath.Join(root, "srv", "shop")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	p.write("srv/infra/main.tf", infra)
 	p.write("srv/app/data/README", "databases")
 	p.write("etc/unwind/terraform.rc", "")
@@ -216,6 +220,9 @@ func (p *place) config() host.Config {
 		},
 		Worlds: []activities.Settings{
 			&file.Settings{Roots: []string{in("srv")}}, &folder.Settings{Roots: []string{in("srv")}},
+			&unit.Settings{Units: map[string]unit.Unit{"shop": {
+				Start: []string{"touch", in("running")}, Stop: []string{"rm", "-f", in("running")}, Running: []string{"test", "-e", in("running")},
+			}}},
 			&terraform.Settings{Roots: []string{in("srv/infra")}},
 			&world.Settings{}, &stripe.Settings{Key: "STRIPE_KEY", URL: p.stripe},
 			&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"shop": {DSN: "SHOP_DSN"}}},

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/testrun"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 )
 
 // notRun are commands of the documentation that no test here runs, each with the reason.
@@ -106,6 +107,8 @@ func (p *place) writeNamedFiles(page string) {
 			name = "infra/main.tf"
 		case b.isSession():
 			name = "session.yaml"
+		case b.isEnvironment():
+			name = "environment.yaml"
 		case b.isTask():
 			name = "release.yaml"
 		}
@@ -133,6 +136,12 @@ func (p *place) typeLine(b block, line string) {
 		return
 	}
 	switch {
+	case line == "starter env init": // it writes the file, which is there
+		require.NoError(p, os.Remove(filepath.Join(p.root, "srv", "environment.yaml")))
+		p.sh(line)
+		p.writeNamedFiles(b.page)
+	case strings.Contains(line, "CHECKPOINT"):
+		p.sh(strings.ReplaceAll(line, "CHECKPOINT", p.checkpoint()))
 	case strings.HasPrefix(line, "starter dev"):
 		p.background(line)
 	case strings.Contains(line, "--watch"):
@@ -162,6 +171,14 @@ steps:
 `, filepath.Join(p.root, "srv", "site"), id, gate))
 	p.sh("starter run " + file + " --id " + id)
 	return id
+}
+
+// checkpoint takes a checkpoint of the environment shop.
+func (p *place) checkpoint() string {
+	p.Helper()
+	var taken environment.Checkpoint
+	require.NoError(p, json.Unmarshal([]byte(p.sh("starter env checkpoint shop -o json")), &taken))
+	return taken.ID
 }
 
 func (p *place) atGate() string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 )
 
 // TestTheDocumentationWorks runs every block of YAML, every command and every query.
@@ -34,6 +35,11 @@ func (p *place) runYAML() {
 		case b.isDeclarations():
 			p.Run(b.String(), func(t *testing.T) {
 				_, err := mcpserver.ParseDeclarations([]byte(b.text))
+				require.NoError(t, err)
+			})
+		case b.isEnvironment():
+			p.Run(b.String(), func(t *testing.T) {
+				_, err := environment.Parse(b.String(), []byte(b.text))
 				require.NoError(t, err)
 			})
 		case b.isTask():

@@ -13,7 +13,7 @@ type verify struct{ restore }
 func (*verify) Spec() activities.Spec {
 	return activities.Spec{
 		Name:    "folder.verify",
-		Summary: "Reads all of a checkpoint of a folder, and fails where a byte of it is damaged, or it could not be put back.",
+		Summary: "Reads all of a checkpoint of a folder, and fails where it is damaged or could not be put back.",
 		Params:  activities.ParamsSchema[restoreParams](),
 		Outputs: map[string]string{"paths": "how many files, folders and links the checkpoint holds"},
 
@@ -26,7 +26,8 @@ func (*verify) Spec() activities.Spec {
 func (a *verify) Plan(_ context.Context, _ activities.Entry, s activities.Step) (activities.Change, error) {
 	p, err := activities.DecodeParams[restoreParams](s.With)
 	return activities.Change{
-		Summary: "verify checkpoint " + p.Checkpoint + " of folder " + p.Path, Strategy: activities.NoUndo, Risk: activities.Low,
+		Summary: "verify checkpoint " + p.Checkpoint + " of folder " + p.Path, Strategy: activities.NoUndo,
+		Risk: activities.Low,
 		Undo: "it changes nothing", Unchanged: true, Keys: []string{keyPrefix + p.Path}, Digest: activities.DigestOf(s.With),
 	}, err
 }

@@ -130,7 +130,7 @@ func KillStarted(token string) {
 const dying = 10 * time.Second
 
 func (p callProcess) awaitEnd() {
-	ended := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}
+	ended := []unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor
 	for giveUp := time.Now().Add(dying); time.Now().Before(giveUp); {
 		if n, err := unix.Poll(ended, int(dying.Milliseconds())); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 			return

@@ -166,7 +166,8 @@ func (c *call) begin(ctx context.Context) (rec record, err error) {
 		return rec, err
 	}
 	if c.Want != "" && c.Want != change.Digest {
-		return rec, activities.Errorf(activities.StaleApproval, "the unit %s is not as it was when the step was approved: it %s",
+		return rec, activities.Errorf(activities.StaleApproval,
+			"the unit %s is not as it was when the step was approved: it %s",
 			c.name, stateOf(runs))
 	}
 	rec = record{Owned: journal.Own(ctx, c.Entry), Ran: runs, Acts: c.does}

@@ -64,7 +64,8 @@ func openWorld(c Config) (*world, error) {
 func (w *world) find(name string) (Unit, error) {
 	u, known := w.Units[name]
 	if !known {
-		return u, activities.Errorf(activities.Refused, "unit: this worker has no unit %q; unit.units in its config has %s", name,
+		return u, activities.Errorf(activities.Refused, "unit: this worker has no unit %q; unit.units in its config has %s",
+			name,
 			strings.Join(slices.Sorted(maps.Keys(w.Units)), ", "))
 	}
 	return u, nil

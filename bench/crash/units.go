@@ -36,7 +36,8 @@ func (r *run) setUnits(context.Context) error {
 		for n := range int64(manyUnits) {
 			flag := filepath.Join(m.units(), unitName(n))
 			named[unitName(n)] = unit.Unit{
-				Start: []string{"sh", "-ec", "echo runs >" + flag}, Stop: []string{"rm", "-f", flag}, Running: []string{"test", "-e", flag},
+				Start: []string{"sh", "-ec", "echo runs >" + flag}, Stop: []string{"rm", "-f", flag}, Running: []string{"test",
+					"-e", flag},
 			}
 		}
 		m.Config = m.With(&unit.Settings{Units: named})
@@ -66,7 +67,8 @@ func (p *units) setUp(_ context.Context, r *run, _ string) error {
 
 func (p *units) steps() []map[string]any {
 	step := func(what, name string) map[string]any {
-		return map[string]any{"id": p.id + "-" + what, "uses": "unit." + what, "on": p.on, "with": map[string]any{"unit": name}}
+		return map[string]any{"id": p.id + "-" + what, "uses": "unit." + what, "on": p.on,
+			"with": map[string]any{"unit": name}}
 	}
 	return []map[string]any{step("stop", p.stopped), step("start", p.started)}
 }

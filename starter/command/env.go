@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -120,7 +121,8 @@ has found that it can take a checkpoint of each part. It takes none, and touches
 				return err
 			}
 			if len(seen.Refusals) > 0 {
-				return usage.Errorf("%s: environment %s cannot be checkpointed: %w", args[0], d.Name, file.Refusal(seen.Refusals...))
+				return usage.Errorf("%s: environment %s cannot be checkpointed: %w", args[0], d.Name,
+					file.Refusal(seen.Refusals...))
 			}
 			if err := c.ApplyEnvironment(cmd.Context(), d, queue); err != nil {
 				return err
@@ -161,7 +163,8 @@ func (p *program) envListCommand() *cobra.Command {
 func (p *program) envShowCommand() *cobra.Command {
 	output := outputFlag("text")
 	c := &cobra.Command{
-		Use: "show NAME [CHECKPOINT]", Short: "Show an environment and its checkpoints, the newest first", Args: cobra.RangeArgs(1, 2),
+		Use: "show NAME [CHECKPOINT]", Short: "Show an environment and its checkpoints, the newest first",
+		Args: cobra.RangeArgs(1, 2),
 		Long: `Show shows the parts of an environment and its checkpoints, the newest first, with what they take and
 which are kept. With a CHECKPOINT, it shows only that one.
 
@@ -184,7 +187,8 @@ which are kept. With a CHECKPOINT, it shows only that one.
 					return p.printJSON(one)
 				}
 			}
-			return usage.Errorf("environment %s has no checkpoint %q; `starter env show %s` lists them", args[0], args[1], args[0])
+			return usage.Errorf("environment %s has no checkpoint %q; `starter env show %s` lists them", args[0], args[1],
+				args[0])
 		}),
 	}
 	output.addTo(c)
@@ -203,17 +207,16 @@ nothing. It then lets go of the checkpoints that the retention no longer keeps.
 ` + exitStatuses,
 		Example: `  starter env checkpoint shop --notes "before the upgrade" --pin`,
 		PreRunE: func(*cobra.Command, []string) error {
-			for _, known := range environment.Triggers {
-				if trigger == known {
-					return nil
-				}
+			if slices.Contains(environment.Triggers, trigger) {
+				return nil
 			}
 			return usage.Errorf("--trigger %q: give one of %s", trigger, strings.Join(environment.Triggers, ", "))
 		},
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			r.ID, r.Trigger, r.Who = tasks.NewCheckpointID(), environment.Trigger(trigger), currentUser()
 			var taken environment.Checkpoint
-			err := p.operate(ctx, c, args[0], environment.CheckpointTaskID(args[0], r.ID), output, environment.UpdateCheckpoint, r, &taken)
+			err := p.operate(ctx, c, args[0], environment.CheckpointTaskID(args[0], r.ID), output,
+				environment.UpdateCheckpoint, r, &taken)
 			if err != nil {
 				return err
 			}
@@ -235,7 +238,8 @@ nothing. It then lets go of the checkpoints that the retention no longer keeps.
 func (p *program) envRollbackCommand() *cobra.Command {
 	output := outputFlag("text")
 	c := &cobra.Command{
-		Use: "rollback NAME CHECKPOINT", Short: "Put an environment back to a checkpoint", Args: exactArguments("NAME", "CHECKPOINT"),
+		Use: "rollback NAME CHECKPOINT", Short: "Put an environment back to a checkpoint", Args: exactArguments("NAME",
+			"CHECKPOINT"),
 		Long: `Rollback verifies the checkpoint, stops the unit, takes a safety checkpoint of how everything is,
 puts all parts back exactly, starts the unit and asks whether it works. If any of that fails,
 everything is as before. A unit that was not healthy before may stay so: that is said, and rolls
@@ -248,7 +252,8 @@ What lies between the parts does not come back: calls of APIs, messages that wer
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			r := environment.RollbackRequest{To: args[1], Safety: tasks.NewCheckpointID(), Who: currentUser()}
 			var done environment.RolledBack
-			err := p.operate(ctx, c, args[0], environment.RollbackTaskID(args[0], r.Safety), output, environment.UpdateRollback, r, &done)
+			err := p.operate(ctx, c, args[0], environment.RollbackTaskID(args[0], r.Safety), output,
+				environment.UpdateRollback, r, &done)
 			if err != nil {
 				return err
 			}
@@ -285,13 +290,15 @@ func (p *program) operate(ctx context.Context, c *tasks.Client, name, task strin
 }
 
 func (p *program) envPinCommand(name string, pinned bool) *cobra.Command {
-	what := map[bool]string{true: "Keep a checkpoint until it is unpinned", false: "Let the retention decide about a checkpoint again"}[pinned]
+	what := map[bool]string{true: "Keep a checkpoint until it is unpinned",
+		false: "Let the retention decide about a checkpoint again"}[pinned]
 	return &cobra.Command{
 		Use: name + " NAME CHECKPOINT", Short: what, Args: exactArguments("NAME", "CHECKPOINT"),
 		Long: what + ".\n\n" + exitStatuses, Example: "  starter env " + name + " shop cp-k3x9q2ab",
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			var now environment.Checkpoint
-			err := c.AskEnvironment(ctx, args[0], environment.UpdatePin, &now, environment.PinRequest{ID: args[1], Pinned: pinned})
+			err := c.AskEnvironment(ctx, args[0], environment.UpdatePin, &now, environment.PinRequest{ID: args[1],
+				Pinned: pinned})
 			if err == nil {
 				p.printf("checkpoint %s is %sned\n", now.ID, name)
 			}
@@ -302,8 +309,9 @@ func (p *program) envPinCommand(name string, pinned bool) *cobra.Command {
 
 func (p *program) envDeleteCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME CHECKPOINT", Short: "Delete a checkpoint that is not pinned", Args: exactArguments("NAME", "CHECKPOINT"),
-		Long:    "Delete deletes a checkpoint and frees what only it needed. One that is pinned is refused.\n\n" + exitStatuses,
+		Use: "delete NAME CHECKPOINT", Short: "Delete a checkpoint that is not pinned", Args: exactArguments("NAME",
+			"CHECKPOINT"),
+		Long:    "Delete deletes a checkpoint and frees what only it needed, unless it is pinned.\n\n" + exitStatuses,
 		Example: "  starter env delete shop cp-k3x9q2ab",
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			err := c.AskEnvironment(ctx, args[0], environment.UpdateDelete, nil, args[1])

@@ -39,7 +39,8 @@ func Environment(w io.Writer, v environment.View) {
 	Checkpoints(w, v.Checkpoints)
 	u := v.Usage
 	fmt.Fprintf(w, "%s, %d pinned, %s in all; kept: the last %d, the oldest of each of the last %s, and what is pinned\n",
-		terminal.Plural(u.Checkpoints, "checkpoint"), u.Pinned, units.HumanSize(float64(u.Bytes)), u.Last, terminal.Plural(u.Days, "day"))
+		terminal.Plural(u.Checkpoints, "checkpoint"), u.Pinned, units.HumanSize(float64(u.Bytes)), u.Last,
+		terminal.Plural(u.Days, "day"))
 }
 
 // Checkpoints prints a list of checkpoints.
@@ -71,7 +72,8 @@ func RolledBack(w io.Writer, r environment.RolledBack) {
 	t := terminal.Table{Width: listWidth, Least: []int{17, 0, 0, 8, 20}}
 	t.Row("STAGE", "STATUS", "TOOK", "PARTS", "NOTES")
 	for _, s := range r.Stages {
-		t.Row(string(s.Stage), s.Status, fmt.Sprintf("%.1fs", s.Seconds), strings.Join(s.Parts, ", "), terminal.OneLine(s.Notes))
+		t.Row(string(s.Stage), s.Status, fmt.Sprintf("%.1fs", s.Seconds), strings.Join(s.Parts, ", "),
+			terminal.OneLine(s.Notes))
 	}
 	t.Write(w)
 	for _, note := range r.Notes {

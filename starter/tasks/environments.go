@@ -57,11 +57,13 @@ func (c *Client) explainEnvironment(ctx context.Context, name string, err error)
 	case err == nil || ctx.Err() != nil:
 		return err
 	case errors.As(err, &missing):
-		return usage.Errorf("there is no environment %q in namespace %s of %s; `starter env list` shows them", name, c.Namespace,
+		return usage.Errorf("there is no environment %q in namespace %s of %s; `starter env list` shows them", name,
+			c.Namespace,
 			c.Address)
 	case errors.As(err, &refused):
 		text := refused.Message()
-		if before := []string{environment.Unknown, environment.Pinned, environment.Busy, environment.Bad}; slices.Contains(before,
+		if before := []string{environment.Unknown, environment.Pinned, environment.Busy,
+			environment.Bad}; slices.Contains(before,
 			refused.Type()) {
 			return usage.Errorf("%s", text)
 		}

@@ -103,7 +103,8 @@ func (b builtin) listCheckpoints(_ context.Context, name string) ([]environment.
 		}
 		var s environment.Stored
 		if err := json.Unmarshal(raw, &s); err != nil {
-			return nil, fmt.Errorf("%s is damaged: %w; restore it, or move it away: what it names is kept then for ever", file, err)
+			return nil, fmt.Errorf("%s is damaged: %w; restore it, or move it away: what it names is kept then for ever", file,
+				err)
 		}
 		all = append(all, s)
 	}

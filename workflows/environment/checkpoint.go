@@ -202,13 +202,15 @@ func (d Document) Untouched(to Checkpoint) (notes []string) {
 	for _, p := range to.Parts {
 		kept[p.Name] = d.Has(p)
 		if _, there := d.Parts[p.Name]; !there {
-			notes = append(notes, fmt.Sprintf("part %s (%s %s) is in the checkpoint, and no longer in the environment: it is left as it is",
-				p.Name, p.Kind, p.Resource))
+			notes = append(notes,
+				fmt.Sprintf("part %s (%s %s) is in the checkpoint, and no longer in the environment: it is left as it is",
+					p.Name, p.Kind, p.Resource))
 		}
 	}
 	for _, name := range d.partNames() {
 		if p := d.Parts[name]; !kept[name] {
-			notes = append(notes, fmt.Sprintf("part %s (%s %s) is not in the checkpoint: it is left as it is", name, p.Kind(), p.Resource()))
+			notes = append(notes, fmt.Sprintf("part %s (%s %s) is not in the checkpoint: it is left as it is", name, p.Kind(),
+				p.Resource()))
 		}
 	}
 	return notes

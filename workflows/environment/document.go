@@ -76,7 +76,8 @@ var kinds = []kind{
 		stage: RestoreFiles},
 	{name: "git", capture: "folder.checkpoint", restore: "folder.restore", verify: "folder.verify", param: "path",
 		stage: RestoreFiles, with: map[string]any{"git": true}},
-	{name: "postgres", capture: "postgres.checkpoint", restore: "postgres.restore", param: "database", stage: RestoreDatabases},
+	{name: "postgres", capture: "postgres.checkpoint", restore: "postgres.restore", param: "database",
+		stage: RestoreDatabases},
 }
 
 func kindNamed(name string) kind {
@@ -185,7 +186,8 @@ func (d Document) Check() error {
 		}
 		resources[k.param+":"+resource] = name
 	}
-	for what, n := range map[string]int64{"last": int64(d.Retention.Last), "days": int64(d.Retention.Days), "bytes": d.Retention.Bytes} {
+	for what, n := range map[string]int64{"last": int64(d.Retention.Last), "days": int64(d.Retention.Days),
+		"bytes": d.Retention.Bytes} {
 		if n < 0 {
 			bad("retention."+what, "%d must not be below 0", n)
 		}

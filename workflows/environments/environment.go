@@ -48,7 +48,8 @@ func Environment(ctx workflow.Context, start environment.Start) error {
 	if k.closed {
 		return nil
 	}
-	return workflow.NewContinueAsNewError(ctx, environment.WorkflowType, environment.Start{Document: k.Document, Home: k.home})
+	return workflow.NewContinueAsNewError(ctx, environment.WorkflowType, environment.Start{Document: k.Document,
+		Home: k.home})
 }
 
 // serve answers what is asked of the environment.
@@ -136,7 +137,8 @@ func (k *keeper) begin(ctx workflow.Context, what, task string) (end func(), err
 func (k *keeper) find(id string) (environment.Stored, error) {
 	i := slices.IndexFunc(k.stored, func(s environment.Stored) bool { return s.ID == id })
 	if i < 0 {
-		return environment.Stored{}, protocol.RefuseRequestf(environment.Unknown, "environment %s has no checkpoint %s", k.Name, id)
+		return environment.Stored{}, protocol.RefuseRequestf(environment.Unknown, "environment %s has no checkpoint %s",
+			k.Name, id)
 	}
 	return k.stored[i], nil
 }
@@ -175,7 +177,8 @@ func (k *keeper) run(ctx workflow.Context, id, agent string, document []byte) (s
 		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 			return nil, protocol.RefuseRequestf(environment.Bad, "id %s is taken: an id is used once", id)
 		}
-		return nil, protocol.RefuseRequestf(environment.Failed, "task %s: %s; see `starter show %s`", id, compensations.Reason(err), id)
+		return nil, protocol.RefuseRequestf(environment.Failed, "task %s: %s; see `starter show %s`", id,
+			compensations.Reason(err), id)
 	}
 	if !environment.IsDone(report) {
 		return nil, protocol.RefuseRequestf(environment.Failed, "task %s is %s; see `starter show %s`", id, report.Status, id)

@@ -3,6 +3,7 @@ package environments
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/workflow"
@@ -17,10 +18,12 @@ type rawJSON = json.RawMessage
 // checkNew refuses what cannot be a new checkpoint.
 func (k *keeper) checkNew(id, notes string) error {
 	if err := protocol.CheckID(id); err != nil || !strings.HasPrefix(id, "cp-") || len(id) > 40 {
-		return protocol.RefuseRequestf(environment.Bad, "id %q: the id of a checkpoint begins with cp- and is at most 40 long", id)
+		return protocol.RefuseRequestf(environment.Bad,
+			"id %q: the id of a checkpoint begins with cp- and is at most 40 long", id)
 	}
 	if len(notes) > environment.MaxNotes {
-		return protocol.RefuseRequestf(environment.Bad, "notes: they have %s, more than %d", activities.CountOf(len(notes), "byte"),
+		return protocol.RefuseRequestf(environment.Bad, "notes: they have %s, more than %d", activities.CountOf(len(notes),
+			"byte"),
 			environment.MaxNotes)
 	}
 	return nil
@@ -84,7 +87,7 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 		return environment.RolledBack{}, err
 	}
 	answer := environment.RolledBack{To: to.Checkpoint, Notes: k.Untouched(to.Checkpoint)}
-	if len(answer.Notes) > 0 && !k.shares(to.Checkpoint) {
+	if len(answer.Notes) > 0 && !slices.ContainsFunc(to.Parts, k.Has) {
 		return answer, protocol.RefuseRequestf(environment.Bad, "no part of environment %s is in checkpoint %s", k.Name, r.To)
 	}
 	steps, err := k.run(ctx, id, r.Who, k.RollbackTask(k.home, to.Checkpoint, r.Who))
@@ -95,16 +98,6 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	answer.Safety, err = k.keep(ctx, r.Safety, id, environment.PreRollback,
 		"safety checkpoint before rollback to "+r.To, false, steps)
 	return answer, err
-}
-
-// shares reports whether the environment still has a part that is in a checkpoint.
-func (k *keeper) shares(c environment.Checkpoint) bool {
-	for _, p := range c.Parts {
-		if k.Has(p) {
-			return true
-		}
-	}
-	return false
 }
 
 func (k *keeper) pin(ctx workflow.Context, r environment.PinRequest) (environment.Checkpoint, error) {
@@ -181,7 +174,8 @@ func (k *keeper) remove(ctx workflow.Context) (environment.Pruned, error) {
 	var ids []string
 	for _, s := range k.stored {
 		if s.Pinned {
-			return environment.Pruned{}, protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is pinned: unpin it first", s.ID)
+			return environment.Pruned{}, protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is pinned: unpin it first",
+				s.ID)
 		}
 		ids = append(ids, s.ID)
 	}
