@@ -129,10 +129,15 @@ func (t *tools) readScript(quoted, program string, args ...string) (manifest, er
 	return m, err
 }
 
+// majorVersion is that of the server.
+func majorVersion(c *server.Connection) (version int, err error) {
+	return version, c.Scan("SELECT current_setting('server_version_num')::int / 10000", nil, &version)
+}
+
 // checkTools refuses where pg_dump is not there, or too old for the server.
 func checkTools(c *server.Connection) error {
-	var server int
-	if err := c.Scan("SELECT current_setting('server_version_num')::int / 10000", nil, &server); err != nil {
+	server, err := majorVersion(c)
+	if err != nil {
 		return err
 	}
 	for _, program := range []string{"pg_dump", "pg_restore"} {
