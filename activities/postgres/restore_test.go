@@ -28,15 +28,15 @@ var restoreCase = actiontest.Case{
 	EitherWay: true, Sample: 1,
 }
 
-// restoreCopyCase is the same from copies.
-var restoreCopyCase = func() actiontest.Case {
+// restoreDumpCase is the same from dumps, which take longer to make.
+var restoreDumpCase = func() actiontest.Case {
 	c := restoreCase
-	c.Name, c.Start, c.Brief = "restore of a copy", startRestoreOfCopies, true
+	c.Name, c.Start, c.Brief = "restore of a dump", startRestoreOfDumps, true
 	return c
 }()
 
-func startRestore(t testing.TB, dir string)         { startRestoreAs(t, dir, "dump") }
-func startRestoreOfCopies(t testing.TB, dir string) { startRestoreAs(t, dir, "copy") }
+func startRestore(t testing.TB, dir string)        { startRestoreAs(t, dir, "copy") }
+func startRestoreOfDumps(t testing.TB, dir string) { startRestoreAs(t, dir, "dump") }
 
 func startRestoreAs(t testing.TB, dir, as string) {
 	startWhole(t, dir)
@@ -196,7 +196,7 @@ func TestASequenceThatHasMovedIsPutBack(t *testing.T) {
 	t.Parallel()
 	d := newRestorable(t, "CREATE SEQUENCE counter", "SELECT setval('counter', 41)")
 	before := d.exactDump()
-	cp := d.checkpoint(false)
+	cp := d.checkpointAs("copy")
 	cp.apply()
 	d.run("SELECT nextval('counter')")
 	s := d.restore(cp)
@@ -209,7 +209,7 @@ func TestASequenceThatHasMovedIsPutBack(t *testing.T) {
 func TestWhatOthersDidInARestoredDatabaseIsDrift(t *testing.T) {
 	t.Parallel()
 	d := newRestorable(t, accounts)
-	cp := d.checkpoint(false)
+	cp := d.checkpointAs("copy")
 	cp.apply()
 	d.migrate()
 	before := d.wholeDump()
@@ -242,7 +242,8 @@ func TestWhatOthersDidInARestoredDatabaseIsDrift(t *testing.T) {
 func TestACheckpointThatIsNotTheOneIsRefused(t *testing.T) {
 	t.Parallel()
 	d, other := newRestorable(t, accounts), newWhole(t, accounts)
-	cp, damaged, undone, released := d.checkpoint(false), d.checkpoint(false), d.checkpoint(false), d.checkpoint(false)
+	cp, damaged, undone, released := d.checkpointAs("copy"), d.checkpointAs("dump"), d.checkpointAs("copy"),
+		d.checkpointAs("copy")
 	for _, s := range []*step{cp, damaged, undone, released} {
 		s.apply()
 	}
@@ -252,7 +253,7 @@ func TestACheckpointThatIsNotTheOneIsRefused(t *testing.T) {
 	left := d.wholeDump()
 	d.restore(undone).refused("was undone, or its record was released")
 	d.restore(released).refused("was undone, or its record was released")
-	d.restore(d.checkpoint(false)).refused("was never taken here")
+	d.restore(d.checkpointAs("copy")).refused("was never taken here")
 	for _, name := range []string{"", "cp-", "cp-../../x", "cp-zz", cp.entry.Token} {
 		d.step("postgres.restore", map[string]any{"database": "main", "checkpoint": name}).refused("is no name of a checkpoint")
 	}
@@ -276,6 +277,9 @@ func TestACheckpointThatIsNotTheOneIsRefused(t *testing.T) {
 	other.restore(cp).refused("a checkpoint goes back into its own database only")
 	require.Equal(t, there, other.wholeDump())
 
+	d.asAdmin("ALTER DATABASE " + d.name + " IS_TEMPLATE true")
+	d.restore(cp).refused("it is a template of the server")
+	d.asAdmin("ALTER DATABASE " + d.name + " IS_TEMPLATE false")
 	d.openCheckpoints(postgres.Database{Deny: []string{"public.entry"}})
 	d.restore(cp).refused("limits the tables")
 	d.dsn = d.server.DSN(d.name)
@@ -290,7 +294,7 @@ func TestARestoreEndsSessions(t *testing.T) {
 	t.Parallel()
 	d := newRestorable(t, accounts)
 	before := d.wholeDump()
-	cp := d.checkpoint(false)
+	cp := d.checkpointAs("copy")
 	cp.apply()
 	d.migrate()
 	left := d.wholeDump()
@@ -301,6 +305,8 @@ func TestARestoreEndsSessions(t *testing.T) {
 	busy, err := pgx.Connect(t.Context(), d.server.DSN(d.name))
 	require.NoError(t, err)
 	require.Contains(t, s.plan().Facts, "it ends all sessions of the database, 2 sessions as of now; others may begin at once")
+	_, err = busy.Exec(t.Context(), "BEGIN; DELETE FROM account") // and never goes on
+	require.NoError(t, err)
 	_, err = s.action.Apply(t.Context(), s.entry, s.with, "")
 	require.ErrorContains(t, err, "of postgres uses it")
 	require.Equal(t, activities.Refused, activities.TypeOf(err), "%v", err)
@@ -318,7 +324,7 @@ func TestRecordsOfRowsGoWithTheDatabase(t *testing.T) {
 	first := d.exec("UPDATE account SET balance = 1 WHERE id < 4")
 	before := d.wholeDump()
 	first.apply()
-	cp := d.checkpoint(false)
+	cp := d.checkpointAs("copy")
 	cp.apply()
 	second := d.exec("UPDATE account SET balance = 2 WHERE id < 4", "DELETE FROM entry WHERE n = 3")
 	second.apply()
@@ -341,7 +347,7 @@ func TestRecordsOfRowsGoWithTheDatabase(t *testing.T) {
 func TestADatabaseThatIsNoLongerKept(t *testing.T) {
 	t.Parallel()
 	d := newRestorable(t, accounts)
-	cp := d.checkpoint(false)
+	cp := d.checkpointAs("copy")
 	cp.apply()
 	d.migrate()
 	s := d.restore(cp)
@@ -352,6 +358,9 @@ func TestADatabaseThatIsNoLongerKept(t *testing.T) {
 		_, err := s.action.Undo(t.Context(), s.entry, decision)
 		require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)
 	}
+	seen, err := s.action.Observe(t.Context(), s.entry)
+	require.NoError(t, err)
+	require.Equal(t, activities.Unseen, seen.State)
 	require.Equal(t, left, d.wholeDump())
 }
 

@@ -105,7 +105,7 @@ func (k copying) run() error {
 	fresh := newName(k.token)
 	defer func() { _ = dropDatabase(k.m, fresh) }() // nothing, once it has another name
 	reachCheckpoint("copying")
-	unable, err := ender{own: k.c, oids: []uint32{oid}, lock: "ShareLock"}.during(k.waker,
+	unable, err := ender{own: k.c, oid: oid, lock: "ShareLock"}.during(k.waker,
 		func() error { return createFrom(k.m, fresh, name) })
 	if err != nil && unable != nil {
 		return unable

@@ -122,6 +122,9 @@ type exchange struct {
 	fresh       string // the database that gets it
 	aside       string // the name that the other one gets
 	pass        func(string)
+	// impatient has sessions ended that keep the tables from being locked: those of transactions that
+	// nobody goes on with, too.
+	impatient bool
 	// check is called when nobody can change a row any more, and all connections are there.
 	check func() error
 }
@@ -130,15 +133,16 @@ type exchange struct {
 // replaced. All connections are opened before the check: a process that wakes after it, and after
 // its sessions were ended, has none.
 func (x exchange) run() error {
-	freshOID, err := findDatabase(x.m, x.fresh)
-	if err != nil {
-		return err
-	}
 	if err := x.own.Run("BEGIN"); err != nil {
 		return err
 	}
 	defer x.own.Rollback()
-	if err := lockTables(x.own); err != nil {
+	waker, err := x.connect(maintenance)
+	if err != nil {
+		return err
+	}
+	defer waker.Close()
+	if err := x.lock(waker); err != nil {
 		return err
 	}
 	fresh, err := x.connect(x.fresh)
@@ -146,11 +150,6 @@ func (x exchange) run() error {
 		return err
 	}
 	defer fresh.Close()
-	waker, err := x.connect(maintenance)
-	if err != nil {
-		return err
-	}
-	defer waker.Close()
 	x.pass("locked")
 	if err := x.check(); err != nil {
 		return err
@@ -160,7 +159,20 @@ func (x exchange) run() error {
 	}
 	fresh.Close()
 	x.pass("taken-over")
-	return x.rename(waker, ender{own: x.own, oids: []uint32{x.oid, freshOID}, lock: "AccessExclusiveLock"})
+	return x.rename(waker, ender{own: x.own, oid: x.oid, also: x.fresh, lock: "AccessExclusiveLock"})
+}
+
+// lock keeps others from changing rows.
+func (x exchange) lock(waker *server.Connection) error {
+	if !x.impatient {
+		return lockTables(x.own)
+	}
+	unable, err := ender{own: x.own, oid: x.oid, blocking: true}.during(waker,
+		func() error { return lockTables(x.own) })
+	if err != nil && unable != nil {
+		return unable
+	}
+	return err
 }
 
 // connect connects to another database of the server.
@@ -196,11 +208,15 @@ func (x exchange) rename(waker *server.Connection, sessions ender) error {
 	return err
 }
 
-// ender ends the sessions of databases, the own one last.
+// ender ends the sessions of a database, the own one last. It goes by the number: when a process
+// wakes late, another database may have the name.
 type ender struct {
 	own  *server.Connection
-	oids []uint32 // the first is that of the own session
-	lock string   // that keeps others from beginning, once it is granted
+	oid  uint32
+	also string // a name that only a database has in which nobody has anything to do
+	lock string // that keeps others from beginning, once it is granted
+	// blocking leaves all sessions alone but those that the own one waits for.
+	blocking bool
 }
 
 // during calls do, which waits for the sessions to end, while it ends them. Unable is set where one
@@ -231,7 +247,8 @@ func (s ender) run(c *server.Connection, stop <-chan struct{}) error {
 			User string
 		}
 		all, err := server.Collect(c, pgx.RowToStructByPos[session], `SELECT pid, coalesce(usename, '') FROM pg_stat_activity
-			WHERE datid = ANY($1::oid[]) AND pid <> $2 AND coalesce(backend_type, '') NOT LIKE 'autovacuum%'`, s.oids, own)
+			WHERE (datid = $1 OR datname = $4) AND pid <> $2 AND coalesce(backend_type, '') NOT LIKE 'autovacuum%'
+			AND (NOT $3 OR pid = ANY(pg_blocking_pids($2)))`, s.oid, own, s.blocking, s.also)
 		if err != nil {
 			return err
 		}
@@ -244,9 +261,12 @@ func (s ender) run(c *server.Connection, stop <-chan struct{}) error {
 					c.Name, each.PID, each.User)
 			}
 		}
+		if s.blocking {
+			continue
+		}
 		var closed bool
 		if err := c.Scan(`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass
-			AND objid = $1 AND mode = $2 AND granted)`, []any{s.oids[0], s.lock}, &closed); err != nil {
+			AND objid = $1 AND mode = $2 AND granted)`, []any{s.oid, s.lock}, &closed); err != nil {
 			return err
 		}
 		if closed && len(all) == 0 {

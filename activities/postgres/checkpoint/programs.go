@@ -169,12 +169,17 @@ func checkRights(c *server.Connection) error {
 			"database %s: this worker's config limits the tables that steps may change (allow, deny), and an undo of a "+
 				"checkpoint puts back all of them; give the database a second name in the config, without limits", c.Name)
 	}
-	var able, owns bool
+	var able, owns, isTemplate bool
 	if err := c.Scan(
-		"SELECT rolcreatedb OR rolsuper, pg_has_role(current_user, (SELECT datdba FROM pg_database WHERE datname = "+
-			"current_database()), 'MEMBER') FROM pg_roles WHERE rolname = current_user",
-		nil, &able, &owns); err != nil {
+		`SELECT datistemplate, rolcreatedb OR rolsuper, pg_has_role(current_user, datdba, 'MEMBER')
+		FROM pg_database, pg_roles WHERE datname = current_database() AND rolname = current_user`,
+		nil, &isTemplate, &able, &owns); err != nil {
 		return err
+	}
+	if isTemplate { // what is replaced, or made, could not be dropped
+		return activities.Errorf(activities.Refused,
+			"database %s: it is a template of the server (IS_TEMPLATE); take that from it, or change it without a checkpoint",
+			c.Name)
 	}
 	if !able || !owns {
 		return activities.Errorf(activities.Refused,

@@ -189,7 +189,7 @@ func (f *restoring) replace(rec restoreRecord, kept string) error {
 	}
 	return exchange{
 		Checkpoints: f.Checkpoints, own: f.c, m: f.m, application: f.application(),
-		name: name, oid: oid, fresh: fresh, aside: kept, pass: reachRestore,
+		name: name, oid: oid, fresh: fresh, aside: kept, pass: reachRestore, impatient: true,
 		check: func() error { return f.checkBefore(rec, name) },
 	}.run()
 }

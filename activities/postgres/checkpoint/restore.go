@@ -173,10 +173,10 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (activities.O
 		}
 		return activities.Observation{State: activities.AsBefore,
 			Detail: "the database is the one that was there before"}, nil
-	case t.undone != 0, !t.recorded && t.kept == 0, t.kept == 0 && !t.rec.Unchanged:
-		return activities.Observation{State: activities.AsBefore, Detail: "nothing is restored"}, nil
-	case !t.recorded:
+	case t.isLost():
 		return activities.Observation{State: activities.Unseen, Detail: "what was restored is no longer known"}, nil
+	case t.undone != 0, t.kept == 0 && !t.rec.Unchanged:
+		return activities.Observation{State: activities.AsBefore, Detail: "nothing is restored"}, nil
 	}
 	err = t.check(c, m, name, application)
 	if strayed, ok := errors.AsType[drift.Error](err); ok {

@@ -18,6 +18,15 @@ type traces struct {
 	done         restored
 	applied      bool
 	kept, undone uint32 // the numbers of the databases; 0 where they are not there
+	fate         journal.Fate
+}
+
+// isLost reports whether there must have been more than there is.
+func (t traces) isLost() bool {
+	if !t.recorded {
+		return t.kept != 0 || t.fate == journal.Releasing
+	}
+	return t.applied && !t.rec.Unchanged && t.kept == 0 && t.undone == 0
 }
 
 func readTraces(m *server.Connection, token *journal.Token, id string) (t traces, err error) {
@@ -31,6 +40,9 @@ func readTraces(m *server.Connection, token *journal.Token, id string) (t traces
 	}
 	if err == nil {
 		t.undone, err = findDatabase(m, undonePrefix+id)
+	}
+	if err == nil {
+		t.fate, err = token.Fate()
 	}
 	return t, err
 }
