@@ -55,6 +55,11 @@ func (j rowJournals) Open(ctx context.Context, e activities.Entry, database, pur
 	return c.Connection, nil
 }
 
+// Continues implements checkpoint.RowJournals.
+func (rowJournals) Continues(c *server.Connection, id string) (bool, error) {
+	return (&connection{c}).continues(id)
+}
+
 // TakeOver implements checkpoint.RowJournals.
 func (rowJournals) TakeOver(replaced, restored *server.Connection) error {
 	return (&connection{replaced}).takeOver(&connection{restored})

@@ -1,5 +1,5 @@
 // Package postgres is the world of PostgreSQL databases: postgres.exec changes rows, postgres.query
-// reads them, postgres.checkpoint keeps a whole database.
+// reads them, postgres.checkpoint keeps a whole database, postgres.restore puts it back.
 //
 // # Packages
 //
@@ -8,7 +8,7 @@
 //	schema      what the catalogs say: a description, objects, traits, what a transaction has touched
 //	capture     the tables whose rows a step changes, and the triggers on them
 //	alteration  what a step does to the schema, and how that is taken back; the undo that a step declares
-//	checkpoint  postgres.checkpoint
+//	checkpoint  postgres.checkpoint and postgres.restore
 //	drift       the error of an undo that finds the work of others
 //
 // This package has postgres.exec and postgres.query, the journal in the databases, and the undo of
@@ -43,9 +43,10 @@
 //
 // # Checkpoints of a whole database
 //
-// postgres.checkpoint changes nothing. It dumps the database, and its undo exchanges the database
-// for the dump, if it has changed (package checkpoint). The journal of the database goes on in the
-// restored one (former.go).
+// postgres.checkpoint changes nothing. It dumps or copies the database, and its undo exchanges the
+// database for what it has kept, if it has changed; postgres.restore does so at any time, and its
+// undo exchanges them back (package checkpoint). The journal of the database goes on in the restored
+// one (former.go).
 //
 // # Drift
 //

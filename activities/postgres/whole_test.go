@@ -42,15 +42,21 @@ func keeperDSN(t testing.TB, server *postgrestest.Server, database string) strin
 // The suite looks at what a step changes, and a checkpoint alone changes nothing.
 var checkpointCase = actiontest.Case{
 	Name: "checkpoint", Action: "postgres.checkpoint", Open: openMigrating, Manifest: dumpIn,
-	Start: func(t testing.TB, dir string) {
-		server := postgrestest.Need(t)
-		dsn := keeperDSN(t, server, server.Database(t, accounts))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "dsn"), []byte(dsn), 0o600))
-	},
+	Start:     startWhole,
 	With:      func(string) any { return map[string]any{"database": "main", "exclusive": true} },
 	Next:      func(string) any { return map[string]any{"database": "again", "exclusive": true} },
 	EitherWay: true, Sample: 1, Anew: true,
 }
+
+// copyCase is the same with a copy.
+var copyCase = func() actiontest.Case {
+	c := checkpointCase
+	c.Name, c.Brief = "checkpoint as a copy", true
+	c.With = func(string) any { return map[string]any{"database": "main", "exclusive": true, "as": "copy"} }
+	c.Next = func(string) any { return map[string]any{"database": "again", "exclusive": true, "as": "copy"} }
+	c.Own = []string{"postgres.checkpoint:copying", "postgres.checkpoint:copied", "postgres.checkpoint:named"}
+	return c
+}()
 
 func openMigrating(dir string) (activities.World, error) {
 	database := postgres.Database{DSN: func() (string, error) { return dsnIn(dir) }}

@@ -86,8 +86,8 @@ func New(c Config) (activities.World, error) {
 	if c.State == "" && !c.LookOnly {
 		return made, nil
 	}
-	whole := &checkpoint.Action{Databases: c.Databases, Rows: rowJournals{w}}
-	made.Actions = append(made.Actions, whole)
+	whole := &checkpoint.Checkpoints{Databases: c.Databases, Rows: rowJournals{w}}
+	made.Actions = append(made.Actions, whole.Actions()...)
 	if c.LookOnly {
 		return made, nil
 	}

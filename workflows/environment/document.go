@@ -69,6 +69,8 @@ type kind struct {
 	capture, restore, verify, param string
 	stage                           Stage
 	with                            map[string]any
+	// gate is that of the restore: who rolls back has decided.
+	gate string
 }
 
 var kinds = []kind{
@@ -77,7 +79,7 @@ var kinds = []kind{
 	{name: "git", capture: "folder.checkpoint", restore: "folder.restore", verify: "folder.verify", param: "path",
 		stage: RestoreFiles, with: map[string]any{"git": true}},
 	{name: "postgres", capture: "postgres.checkpoint", restore: "postgres.restore", param: "database",
-		stage: RestoreDatabases},
+		stage: RestoreDatabases, with: map[string]any{"as": "copy"}, gate: "none"},
 }
 
 func kindNamed(name string) kind {

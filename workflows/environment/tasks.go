@@ -40,7 +40,17 @@ type step struct {
 	On        string         `json:"on,omitempty"`
 	OnFailure string         `json:"on_failure,omitempty"`
 	Timeout   string         `json:"timeout,omitempty"`
+	Gate      string         `json:"gate,omitempty"`
+	Undo      *undo          `json:"undo,omitempty"`
 }
+
+type undo struct {
+	Drift string `json:"drift"`
+}
+
+// overwrite is for what is put back: what the unit has done to it until it was found not to work
+// goes with the rollback that failed.
+var overwrite = &undo{Drift: "force"}
 
 // longStep bounds an attempt that reads or writes whole parts.
 const longStep = "6h"
@@ -139,7 +149,7 @@ func (d Document) RollbackTask(host string, to Checkpoint, agent string) json.Ra
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
 			back = append(back, t.add(step{ID: restorePrefix + p.Name, Uses: k.restore, Needs: kept, Timeout: longStep,
-				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
+				Gate: k.gate, Undo: overwrite, With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
 		}
 	}
 	if t.Unit != "" {

@@ -18,10 +18,11 @@ import (
 
 // The databases of a token: what is restored is made under a name that no other attempt has, and
 // what it replaces is kept. That there is one which is kept is the fence: only one attempt can give
-// it its name.
+// it its name. What the undo of postgres.restore replaces is kept under a name of its own.
 const (
-	freshPrefix = "unwind_new_"
-	keptPrefix  = "unwind_kept_"
+	freshPrefix  = "unwind_new_"
+	keptPrefix   = "unwind_kept_"
+	undonePrefix = "unwind_undone_"
 )
 
 // maintenance is the database that every server has: one cannot be renamed from within.
@@ -46,16 +47,17 @@ func dropFresh(c *server.Connection, token string) error {
 	return err
 }
 
-// makeFresh makes a database from a dump, with its owner, encoding, locale, settings, privileges
-// and comment. Quoted is the name that the dump has for it.
-func makeFresh(c *server.Connection, application, token, file, quoted string) (name string, err error) {
+// newName is a name for a database of a token that no other attempt has.
+func newName(token string) string {
 	random := make([]byte, 4)
 	rand.Read(random)
-	name = freshPrefix + token + "_" + hex.EncodeToString(random)
-	t, err := newTools(c, maintenance, application+" "+token)
-	if err != nil {
-		return "", err
-	}
+	return freshPrefix + token + "_" + hex.EncodeToString(random)
+}
+
+// restoreFresh makes a database from a dump, with its owner, encoding, locale, settings, privileges
+// and comment. Quoted is the name that the dump has for it.
+func (t *tools) restoreFresh(c *server.Connection, token, file, quoted string) (name string, err error) {
+	name = newName(token)
 	var script bytes.Buffer
 	if err := t.run(&script, "pg_restore", "--create", "--schema-only", "--file=-", file); err != nil {
 		return "", err
@@ -106,39 +108,97 @@ func databaseStatements(script, quoted, name string) (create, properties []strin
 }
 
 // errReplaced says that another attempt has put the database in place.
-var errReplaced = errors.New("another attempt of the undo was faster")
+var errReplaced = errors.New("another attempt was faster")
 
-// replacing is an exchange of two databases. Own is a connection to the one that is replaced, which
-// holds its tables locked.
-type replacing struct {
-	name, fresh, kept string
-	oid               uint32 // of the database that is replaced
-	own               *server.Connection
+// exchange gives the name of a database to another one.
+type exchange struct {
+	*Checkpoints
+
+	// own is a connection to the database that is replaced, and m one to that for maintenance.
+	own, m      *server.Connection
+	application string
+	name        string // that is exchanged
+	oid         uint32 // of the database that has it
+	fresh       string // the database that gets it
+	aside       string // the name that the other one gets
+	pass        func(string)
+	// impatient has sessions ended that keep the tables from being locked: those of transactions that
+	// nobody goes on with, too.
+	impatient bool
+	// check is called when nobody can change a row any more, and all connections are there.
+	check func() error
 }
 
-// replace gives the name of a database to a fresh one, and keeps the old one under another name, in
-// one transaction. While that waits for the sessions of the database to end, nobody can connect to
-// it. They are ended.
-func replace(c *server.Connection, r replacing, waker *server.Connection) error {
-	stop := make(chan struct{})
-	ended := make(chan error, 1)
-	go func() { ended <- endSessions(waker, r, stop) }()
-	err := c.InTransaction(func() error {
-		if err := c.Run("SET LOCAL lock_timeout = '30s'; ALTER DATABASE " + server.Quote(r.name) + " RENAME TO " +
-			server.Quote(r.kept)); err != nil {
-			return err
-		}
-		now, err := findDatabase(c, r.kept)
-		if err == nil && now != r.oid {
-			err = errReplaced
-		}
-		if err != nil {
-			return err
-		}
-		return c.Run("ALTER DATABASE " + server.Quote(r.fresh) + " RENAME TO " + server.Quote(r.name))
+// run makes the exchange: from the check on nobody can change a row in the database that is
+// replaced. All connections are opened before the check: a process that wakes after it, and after
+// its sessions were ended, has none.
+func (x exchange) run() error {
+	if err := x.own.Run("BEGIN"); err != nil {
+		return err
+	}
+	defer x.own.Rollback()
+	waker, err := x.connect(maintenance)
+	if err != nil {
+		return err
+	}
+	defer waker.Close()
+	if err := x.lock(waker); err != nil {
+		return err
+	}
+	fresh, err := x.connect(x.fresh)
+	if err != nil {
+		return err
+	}
+	defer fresh.Close()
+	x.pass("locked")
+	if err := x.check(); err != nil {
+		return err
+	}
+	if err := x.Rows.TakeOver(x.own, fresh); err != nil {
+		return err
+	}
+	fresh.Close()
+	x.pass("taken-over")
+	return x.rename(waker, ender{own: x.own, oid: x.oid, also: x.fresh, lock: "AccessExclusiveLock"})
+}
+
+// lock keeps others from changing rows.
+func (x exchange) lock(waker *server.Connection) error {
+	if !x.impatient {
+		return lockTables(x.own)
+	}
+	unable, err := ender{own: x.own, oid: x.oid, blocking: true}.during(waker,
+		func() error { return lockTables(x.own) })
+	if err != nil && unable != nil {
+		return unable
+	}
+	return err
+}
+
+// connect connects to another database of the server.
+func (x exchange) connect(database string) (*server.Connection, error) {
+	return x.Databases.ConnectTo(x.own.Ctx, x.own.Name, x.application, database)
+}
+
+// rename exchanges the names, in one transaction. While that waits for the sessions of the database
+// to end, nobody can connect to it. They are ended.
+func (x exchange) rename(waker *server.Connection, sessions ender) error {
+	unable, err := sessions.during(waker, func() error {
+		return x.m.InTransaction(func() error {
+			if err := x.m.Run("SET LOCAL lock_timeout = '30s'; ALTER DATABASE " + server.Quote(x.name) + " RENAME TO " +
+				server.Quote(x.aside)); err != nil {
+				return err
+			}
+			now, err := findDatabase(x.m, x.aside)
+			if err == nil && now != x.oid {
+				err = errReplaced
+			}
+			if err != nil {
+				return err
+			}
+			return x.m.Run("ALTER DATABASE " + server.Quote(x.fresh) + " RENAME TO " + server.Quote(x.name))
+		})
 	})
-	close(stop)
-	unable := <-ended
 	switch {
 	case server.IsCode(err, "42P04", "3D000"):
 		return errReplaced
@@ -148,12 +208,33 @@ func replace(c *server.Connection, r replacing, waker *server.Connection) error 
 	return err
 }
 
-// endSessions ends the sessions of a database until stop: the own one last, once no other can
-// begin.
-func endSessions(c *server.Connection, r replacing, stop <-chan struct{}) error {
+// ender ends the sessions of a database, the own one last. It goes by the number: when a process
+// wakes late, another database may have the name.
+type ender struct {
+	own  *server.Connection
+	oid  uint32
+	also string // a name that only a database has in which nobody has anything to do
+	lock string // that keeps others from beginning, once it is granted
+	// blocking leaves all sessions alone but those that the own one waits for.
+	blocking bool
+}
+
+// during calls do, which waits for the sessions to end, while it ends them. Unable is set where one
+// could not be ended.
+func (s ender) during(waker *server.Connection, do func() error) (unable, err error) {
+	stop := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(waker, stop) }()
+	err = do()
+	close(stop)
+	return <-ended, err
+}
+
+// run ends the sessions until stop: the own one last, once no other can begin.
+func (s ender) run(c *server.Connection, stop <-chan struct{}) error {
 	again := time.NewTicker(20 * time.Millisecond)
 	defer again.Stop()
-	own := r.own.PgConn().PID()
+	own := s.own.PgConn().PID()
 	var failed error
 	for {
 		select {
@@ -166,27 +247,30 @@ func endSessions(c *server.Connection, r replacing, stop <-chan struct{}) error 
 			User string
 		}
 		all, err := server.Collect(c, pgx.RowToStructByPos[session], `SELECT pid, coalesce(usename, '') FROM pg_stat_activity
-			WHERE datid = $1 AND pid <> $2 AND coalesce(backend_type, '') NOT LIKE 'autovacuum%'`, r.oid, own)
+			WHERE (datid = $1 OR datname = $4) AND pid <> $2 AND coalesce(backend_type, '') NOT LIKE 'autovacuum%'
+			AND (NOT $3 OR pid = ANY(pg_blocking_pids($2)))`, s.oid, own, s.blocking, s.also)
 		if err != nil {
 			return err
 		}
 		failed = nil
-		for _, s := range all {
-			if err := c.Run("SELECT pg_terminate_backend($1)", s.PID); err != nil {
+		for _, each := range all {
+			if err := c.Run("SELECT pg_terminate_backend($1)", each.PID); err != nil {
 				failed = activities.Errorf(activities.Refused,
 					"database %s: the session %d of %s uses it, and the worker's role may not end that; end it, or grant the "+
 						"worker's role pg_signal_backend, and retry: nothing was touched",
-					c.Name, s.PID, s.User)
+					c.Name, each.PID, each.User)
 			}
+		}
+		if s.blocking {
+			continue
 		}
 		var closed bool
 		if err := c.Scan(`SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass
-			AND objid = $1
-			AND mode = 'AccessExclusiveLock' AND granted)`, []any{r.oid}, &closed); err != nil {
+			AND objid = $1 AND mode = $2 AND granted)`, []any{s.oid, s.lock}, &closed); err != nil {
 			return err
 		}
 		if closed && len(all) == 0 {
-			r.own.Close()
+			s.own.Close()
 		}
 	}
 }

@@ -21,17 +21,28 @@ import (
 
 // manifest is what a database contains, by what people call it: "table data public.account". The
 // schemas of Unwind are left out. Two databases with equal manifests have the same content, in
-// whatever order their rows lie, and wherever their sequences stand.
+// whatever order their rows lie.
 type manifest map[string]item
 
-// item is an object of a database, or the rows of a table.
+// item is an object of a database, the rows of a table, or the position of a sequence.
 type item struct {
-	Digest string
-	Rows   int64 // -1: it has none
+	Digest   string `json:"digest"`
+	Rows     int64  `json:"rows"` // -1: it has none
+	Position bool   `json:"position,omitempty"`
 }
 
-// digest is equal for equal manifests.
-func (m manifest) digest() activities.Digest {
+// content leaves out where sequences stand: they move without anybody having changed anything.
+func (m manifest) content() manifest {
+	left := maps.Clone(m)
+	maps.DeleteFunc(left, func(_ string, i item) bool { return i.Position })
+	return left
+}
+
+// digest is equal for manifests with equal content.
+func (m manifest) digest() activities.Digest { return m.content().exact() }
+
+// exact is equal for equal manifests.
+func (m manifest) exact() activities.Digest {
 	var parts [][]byte
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		parts = append(parts, []byte(name), []byte(m[name].Digest))
@@ -42,16 +53,32 @@ func (m manifest) digest() activities.Digest {
 // diffLines bounds what a person is shown.
 const diffLines = 100
 
+// differs names what is another one in now.
+func (m manifest) differs(now manifest) []string {
+	names := maps.Clone(m)
+	maps.Copy(names, now)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(name string) bool {
+		was, had := m[name]
+		is, has := now[name]
+		return had && has && was.Digest == is.Digest
+	})
+}
+
+// rows is how many rows all tables have.
+func (m manifest) rows() (n int64) {
+	for _, each := range m {
+		n += max(each.Rows, 0)
+	}
+	return n
+}
+
 // diff says what is another one in now.
 func (m manifest) diff(now manifest) string {
 	var lines []string
-	names := maps.Clone(m)
-	maps.Copy(names, now)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range m.differs(now) {
 		was, had := m[name]
 		is, has := now[name]
 		switch {
-		case had && has && was.Digest == is.Digest:
 		case !has && was.Rows >= 0:
 			lines = append(lines, fmt.Sprintf("- %s: %s", name, activities.CountOf(was.Rows, "row")))
 		case !has:
@@ -63,6 +90,8 @@ func (m manifest) diff(now manifest) string {
 		case was.Rows >= 0:
 			lines = append(lines,
 				fmt.Sprintf("~ %s: %s then, %d now, with other values", name, activities.CountOf(was.Rows, "row"), is.Rows))
+		case was.Position:
+			lines = append(lines, "~ "+name+": another one")
 		default:
 			lines = append(lines, "~ "+name+": defined in another way")
 		}
@@ -113,13 +142,14 @@ type manifestReader struct {
 	into     manifest
 	database string
 
-	name   string // of the object that the lines belong to; empty: none that counts
-	text   hash.Hash
-	blank  int  // empty lines that nothing has followed yet
-	isData bool // the object is the rows of a table
-	inRows bool
-	rows   int64
-	sum    *big.Int // of the digests of the rows: their order does not matter
+	name       string // of the object that the lines belong to; empty: none that counts
+	text       hash.Hash
+	blank      int  // empty lines that nothing has followed yet
+	isData     bool // the object is the rows of a table
+	isPosition bool
+	inRows     bool
+	rows       int64
+	sum        *big.Int // of the digests of the rows: their order does not matter
 }
 
 func (r *manifestReader) take(line []byte) {
@@ -156,15 +186,17 @@ func (r *manifestReader) take(line []byte) {
 
 func (r *manifestReader) begin(name, kind, of, owner string) {
 	r.name, r.text, r.blank, r.rows, r.sum = "", sha256.New(), 0, 0, new(big.Int)
-	r.isData = kind == "TABLE DATA"
+	r.isData, r.isPosition = kind == "TABLE DATA", kind == "SEQUENCE SET"
 	isOurs := schema.IsJournal(of) || kind == "SCHEMA" && schema.IsJournal(name) ||
 		of == "-" && strings.HasPrefix(name, "SCHEMA ") && schema.IsJournal(strings.TrimPrefix(name, "SCHEMA "))
-	if isOurs || kind == "SEQUENCE SET" || kind == "TRIGGER" && ourTrigger.MatchString(name) {
+	if isOurs || kind == "TRIGGER" && ourTrigger.MatchString(name) {
 		return
 	}
 	switch {
 	case strings.HasPrefix(kind, "DATABASE"), of == "-" && strings.HasPrefix(name, "DATABASE "):
 		r.name = strings.ToLower(kind) + " of the database"
+	case r.isPosition:
+		r.name = "position of sequence " + of + "." + name
 	case of == "-":
 		r.name = strings.ToLower(kind) + " " + name
 	default:
@@ -177,7 +209,7 @@ func (r *manifestReader) end() {
 	if r.name == "" {
 		return
 	}
-	one := item{Rows: -1}
+	one := item{Rows: -1, Position: r.isPosition}
 	if r.isData {
 		one.Rows = r.rows
 		fmt.Fprintln(r.text, r.rows, r.sum)

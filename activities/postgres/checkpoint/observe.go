@@ -10,7 +10,7 @@ import (
 )
 
 // Observe compares what the database contains with the checkpoint.
-func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
+func (a *take) Observe(ctx context.Context, e activities.Entry) (activities.Observation, error) {
 	token, err := a.token(e)
 	if err != nil {
 		return activities.Observation{}, err
@@ -34,7 +34,7 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{State: activities.Unseen, Detail: "what the checkpoint contained is no longer known"},
 			nil
 	}
-	r, err := a.newRestoring(c, e, token, taken)
+	r, err := a.newPuttingBack(c, e, token, taken)
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -53,7 +53,7 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 		return activities.Observation{State: activities.AsLeft,
 			Detail: "the database has changed since the checkpoint, which an undo takes back: only the task writes to it"}, nil
 	}
-	was, err := r.readDump()
+	was, err := r.image.read()
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -63,7 +63,7 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 }
 
 // Release removes the dump, and the database that was replaced.
-func (a *Action) Release(ctx context.Context, e activities.Entry) error {
+func (a *take) Release(ctx context.Context, e activities.Entry) error {
 	token, err := a.token(e)
 	if err != nil {
 		return err
@@ -76,40 +76,39 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	if _, err := token.DecideReleasing(); err != nil {
 		return err
 	}
-	m, err := a.Databases.ConnectTo(ctx, c.Name, server.LookName+" "+e.Token, maintenance)
+	m, err := a.connectMaintenance(ctx, c.Name, server.LookName+" "+e.Token)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
-	if err := errors.Join(m.EndForward(e.Token), dropFresh(m, e.Token), dropDatabase(m, keptPrefix+e.Token),
+	if err := errors.Join(m.EndForwardForGood(e.Token), dropMade(m, e.Token), dropDatabase(m, keptPrefix+e.Token),
 		removeDumps(token)); err != nil {
 		return err
 	}
-	for _, name := range []string{journal.Record, journal.Applied, takenDoc} {
-		if err := token.Drop(name); err != nil {
-			return err
-		}
-	}
-	return token.MarkReleased()
+	return release(token)
 }
 
 // Preflight finds a server that cannot be used, programs that are missing or too old, and rights
 // that an undo would lack.
-func (a *Action) Preflight(ctx context.Context, o activities.Outlook) error {
-	p, err := activities.DecodeParams[params](o.With)
+func (a *take) Preflight(ctx context.Context, o activities.Outlook) error {
+	p, err := decode(o.With)
 	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}
-	return errors.Join(append(problems,
-		a.Databases.With(ctx, p.Database, server.PreflightName, func(c *server.Connection) error {
-			_, err := a.checkPossible(c)
-			return err
-		}))...)
+	return errors.Join(append(problems, a.preflight(ctx, p.Database))...)
+}
+
+// preflight refuses a database that could not be put back.
+func (s *Checkpoints) preflight(ctx context.Context, database string) error {
+	return s.Databases.With(ctx, database, server.PreflightName, func(c *server.Connection) error {
+		_, err := s.checkPossible(c)
+		return err
+	})
 }
 
 // Touches names the database in the same way: an undo replaces it.
-func (a *Action) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
+func (a *take) Touches(ctx context.Context, o activities.Outlook) ([]activities.Touch, error) {
 	p, err := activities.DecodeParams[params](o.With)
 	if err != nil || o.Awaits("database") {
 		return nil, err

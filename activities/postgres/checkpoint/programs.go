@@ -129,10 +129,15 @@ func (t *tools) readScript(quoted, program string, args ...string) (manifest, er
 	return m, err
 }
 
+// majorVersion is that of the server.
+func majorVersion(c *server.Connection) (version int, err error) {
+	return version, c.Scan("SELECT current_setting('server_version_num')::int / 10000", nil, &version)
+}
+
 // checkTools refuses where pg_dump is not there, or too old for the server.
 func checkTools(c *server.Connection) error {
-	var server int
-	if err := c.Scan("SELECT current_setting('server_version_num')::int / 10000", nil, &server); err != nil {
+	server, err := majorVersion(c)
+	if err != nil {
 		return err
 	}
 	for _, program := range []string{"pg_dump", "pg_restore"} {
@@ -164,12 +169,17 @@ func checkRights(c *server.Connection) error {
 			"database %s: this worker's config limits the tables that steps may change (allow, deny), and an undo of a "+
 				"checkpoint puts back all of them; give the database a second name in the config, without limits", c.Name)
 	}
-	var able, owns bool
+	var able, owns, isTemplate bool
 	if err := c.Scan(
-		"SELECT rolcreatedb OR rolsuper, pg_has_role(current_user, (SELECT datdba FROM pg_database WHERE datname = "+
-			"current_database()), 'MEMBER') FROM pg_roles WHERE rolname = current_user",
-		nil, &able, &owns); err != nil {
+		`SELECT datistemplate, rolcreatedb OR rolsuper, pg_has_role(current_user, datdba, 'MEMBER')
+		FROM pg_database, pg_roles WHERE datname = current_database() AND rolname = current_user`,
+		nil, &isTemplate, &able, &owns); err != nil {
 		return err
+	}
+	if isTemplate { // what is replaced, or made, could not be dropped
+		return activities.Errorf(activities.Refused,
+			"database %s: it is a template of the server (IS_TEMPLATE); take that from it, or change it without a checkpoint",
+			c.Name)
 	}
 	if !able || !owns {
 		return activities.Errorf(activities.Refused,

@@ -12,8 +12,8 @@ import (
 )
 
 // Records are those of checkpoints.
-func (a *Action) Records() activities.Records {
-	return records{folder{Journal: a.Journal}, a.Databases}
+func (s *Checkpoints) Records() activities.Records {
+	return records{folder{Journal: s.Journal}, s.Databases}
 }
 
 type folder = journal.Records
@@ -25,34 +25,36 @@ type records struct {
 	databases server.Databases
 }
 
-// Records lists them. A checkpoint that was restored also takes the room of the database that it
-// replaced.
+// Records lists them. A step may also take the room of databases that it has made or replaced.
 func (r records) Records(ctx context.Context) (all []activities.Record, problems []error, err error) {
 	all, problems, err = r.folder.Records(ctx)
-	if slices.ContainsFunc(all, func(r activities.Record) bool { return r.State == activities.RecordUndone }) {
-		sizes, bad := r.sizesOfKept(ctx)
+	if slices.ContainsFunc(all, func(r activities.Record) bool { return r.State != activities.RecordReleased }) {
+		sizes, bad := r.sizes(ctx)
 		problems = append(problems, bad...)
 		for i, r := range all {
-			all[i].Bytes += sizes[keptPrefix+r.Entry.Token]
+			all[i].Bytes += sizes[r.Entry.Token]
 		}
 	}
 	return all, problems, err
 }
 
-// sizesOfKept returns how many bytes the databases that were replaced take on their servers, by
-// their names.
-func (r records) sizesOfKept(ctx context.Context) (sizes map[string]int64, problems []error) {
+// sizes returns how many bytes the databases of tokens take on their servers.
+func (r records) sizes(ctx context.Context) (sizes map[string]int64, problems []error) {
 	sizes = map[string]int64{}
+	counted := map[string]bool{} // the config may name a server several times
 	problems = r.databases.Each(ctx, server.RecordsName, func(c *server.Connection) error {
-		rows, err := c.Query(c.Ctx,
-			"SELECT datname::text, pg_database_size(oid) FROM pg_database WHERE starts_with(datname, $1)", keptPrefix)
+		rows, err := c.Query(c.Ctx, `SELECT datname::text, substring(datname FROM '^unwind_[a-z]+_([0-9a-f]+)'),
+			coalesce(pg_database_size(oid), 0) FROM pg_database WHERE datname ~ '^unwind_(checkpoint|kept|undone)_[0-9a-f]+$'`)
 		if err != nil {
 			return c.Explain(err)
 		}
-		var name string
+		var name, token string
 		var size int64
-		_, err = pgx.ForEachRow(rows, []any{&name, &size}, func() error {
-			sizes[name] = size
+		_, err = pgx.ForEachRow(rows, []any{&name, &token, &size}, func() error {
+			if !counted[name] {
+				sizes[token] += size
+			}
+			counted[name] = true
 			return nil
 		})
 		return c.Explain(err)

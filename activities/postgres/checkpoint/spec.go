@@ -2,17 +2,31 @@ package checkpoint
 
 import "github.com/seed-62bf7108/unwind/activities"
 
-// params are the parameters of postgres.checkpoint, which the entry holds too.
+// params are the parameters of postgres.checkpoint.
 type params struct {
 	Database  string `json:"database"            jsonschema:"the name of one of the worker's postgres.databases"`
 	Exclusive bool   `json:"exclusive,omitempty" jsonschema:"whether nobody but the task writes to the database while the task lives, so that an undo may restore it without asking; defaults to false"`
+	As        string `json:"as,omitempty"        jsonschema:"how it is kept: dump, in a file on the worker, or copy, as a database of its own on the server, which is much faster, both ways, and ends the sessions of the database; defaults to dump"`
+}
+
+// asCopy is a value of As; the other one is the default.
+const asCopy = "copy"
+
+// decode reads the parameters of a step.
+func decode(raw []byte) (p params, err error) {
+	p, err = activities.DecodeParams[params](raw)
+	if err == nil && p.As != "" && p.As != "dump" && p.As != asCopy {
+		err = activities.Errorf(activities.Refused, "as: %q must be dump or copy", p.As)
+	}
+	return p, err
 }
 
 var spec = activities.Spec{
 	Name:    "postgres.checkpoint",
 	Summary: "Takes a checkpoint of a whole PostgreSQL database, so that whatever later steps do to it can be taken back.",
 	Params:  activities.ParamsSchema[params](), UndoParams: []string{"database", "exclusive"},
-	Outputs: map[string]string{"bytes": "the size of the checkpoint", "rows": "how many rows it has",
+	Outputs: map[string]string{"checkpoint": "the name of the checkpoint, for postgres.restore",
+		"bytes": "the size of the checkpoint", "rows": "how many rows it has",
 		"digest": "what the database contains, as a digest"},
 	Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, HostBound: true, Preflights: true,
 	Risk: activities.Low, Strategy: activities.Snapshot,
