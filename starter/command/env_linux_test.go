@@ -8,9 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/unit"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -223,6 +226,69 @@ func TestAnEnvironmentSurvivesTheLossOfItsWorkflow(t *testing.T) {
 	s.rollBack(first.ID)
 	require.Equal(t, "first\n", s.sh("cat uploads/one"))
 	require.Contains(t, s.ok("env", "list"), s.name)
+}
+
+// TestADatabaseGoesBackWithTheRest has a unit that holds a session, and a migration that fails.
+func TestADatabaseGoesBackWithTheRest(t *testing.T) {
+	database := postgrestest.Need(t)
+	database.Exec(t, database.Admin("postgres"), "ALTER ROLE "+postgrestest.Role+" CREATEDB")
+	name := database.Database(t, "CREATE TABLE orders (id serial PRIMARY KEY, total int)", "INSERT INTO orders (total) VALUES (1), (2)")
+	s := newSite(t)
+	s.stopWorker()
+	s.startWorker(s.worlds, func(c *host.Config) {
+		c.Secrets = map[string]string{"SHOP_DSN": "file:" + filepath.Join(s.root, "dsn")}
+		*c = c.With(&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{"shop": {DSN: "SHOP_DSN"}}})
+	})
+	s.write("dsn", database.DSN(name))
+	file, err := os.ReadFile(filepath.Join(s.root, "environment.yaml"))
+	require.NoError(t, err)
+	s.write("environment.yaml", string(file)+"  orders: {postgres: shop}\n")
+	content := func() string {
+		return readText(t, database.Admin(name), "SELECT string_agg(orders::text, ' ' ORDER BY id) FROM orders")
+	}
+	s.apply()
+	before := content()
+	first := s.checkpoint()
+	require.Len(t, first.Parts, 3)
+	database.Exec(t, database.Admin(name), "ALTER TABLE orders ADD note text DEFAULT 'x'", "DELETE FROM orders WHERE id = 1",
+		"INSERT INTO orders (total) VALUES (3)")
+	s.sh("echo other >uploads/one")
+	broken := content()
+	back := s.rollBack(first.ID)
+	require.Equal(t, before, content())
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+	require.Equal(t, environment.RestoreDatabases, back.Stages[4].Stage)
+	require.Equal(t, []string{"orders"}, back.Stages[4].Parts)
+	s.rollBack(back.Safety.ID)
+	require.Equal(t, broken, content())
+
+	// A failing health check takes the database back as well, with what the unit has written meanwhile.
+	s.sh("rm uploads/one; touch veto uploads/two")
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, "is not healthy")
+	require.Equal(t, broken, content())
+
+	require.Contains(t, s.ok("rollback", first.Task, "--watch"), "and stays")
+	require.Equal(t, broken, content())
+	s.sh("rm veto")
+	s.rollBack(first.ID)
+	require.Equal(t, before, content())
+	for _, c := range s.view().Checkpoints {
+		s.ok("env", "delete", s.name, c.ID)
+	}
+	rolledBack := strings.TrimPrefix(first.Parts[1].Snapshot, "cp-") // which the rollback holds until retention looks
+	require.Equal(t, "unwind_checkpoint_"+rolledBack, readText(t, database.Admin("postgres"),
+		"SELECT string_agg(datname, ' ') FROM pg_database WHERE datname LIKE 'unwind_checkpoint_%'"))
+}
+
+func readText(t *testing.T, dsn, sql string) (text string) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	defer c.Close(t.Context())
+	require.NoError(t, c.QueryRow(t.Context(), sql).Scan(&text))
+	return text
 }
 
 // TestARollbackOfTheTaskLeavesTheCheckpoint has somebody roll back the task that took it.

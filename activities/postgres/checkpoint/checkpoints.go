@@ -148,11 +148,15 @@ func (s *Checkpoints) find(c *server.Connection, name, application string) (imag
 	if err != nil {
 		return nil, nil, err
 	}
+	_, isKept, err := token.Keeper()
+	if err != nil {
+		return nil, nil, err
+	}
 	taken, found, err := readTaken(token)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !found || fate != journal.Undecided {
+	if !found || fate != journal.Undecided && !isKept {
 		return nil, nil, activities.Errorf(activities.Refused,
 			"checkpoint: there is no %s on this worker: it was never taken here, was undone, or its record was released", name)
 	}

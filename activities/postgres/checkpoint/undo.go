@@ -20,6 +20,13 @@ func (a *take) Undo(ctx context.Context, e activities.Entry, d activities.Decisi
 	if err != nil || undone.Outcome == activities.Drifted {
 		return undone, err
 	}
+	token, err := a.token(e)
+	if err != nil {
+		return undone, err
+	}
+	if _, isKept, err := token.Keeper(); isKept || err != nil {
+		return undone, err
+	}
 	return undone, a.dropCopy(ctx, e)
 }
 
@@ -70,6 +77,10 @@ func (a *take) putDatabaseBack(c *server.Connection, e activities.Entry, token *
 	taken, found, err := readTaken(token)
 	if err != nil {
 		return activities.Undone{}, err
+	}
+	if keeper, isKept, err := token.Keeper(); isKept || err != nil {
+		return activities.Undone{Outcome: activities.Nothing,
+			Observed: fmt.Sprintf("checkpoint %s is that of %s by now, and stays", namePrefix+e.Token, keeper.Workflow)}, err
 	}
 	if !found || !recorded {
 		if err := token.CheckNotLost(d.Done || found, takenDoc); err != nil {
