@@ -23,6 +23,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 	"github.com/seed-62bf7108/unwind/workflows/session"
@@ -55,7 +56,7 @@ func replay(t *testing.T, file string, other any) error {
 	}
 	for _, name := range []string{
 		protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType,
-		protocol.PlanTaskType, protocol.ClearPlanType,
+		protocol.PlanTaskType, protocol.ClearPlanType, environment.WorkflowType,
 	} {
 		r.RegisterWorkflowWithOptions(other, workflow.RegisterOptions{Name: name})
 	}

@@ -10,6 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
 
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
@@ -141,6 +144,28 @@ func TestAnEnvironmentGoesBackAndForward(t *testing.T) {
 		require.Contains(t, text, said)
 	}
 	require.Contains(t, s.ok("env", "show", s.name, first.ID), `"checkpoint_id": "`+first.ID+`"`)
+	s.ok("env", "remove", s.name)
+	s.record("environment")
+}
+
+// record stores the history of the environment's workflow for the replay tests, if it is asked to
+// by UNWIND_RECORD=1.
+func (s *site) record(name string) {
+	if os.Getenv("UNWIND_RECORD") == "" {
+		return
+	}
+	require.NoError(s, s.client.GetWorkflow(s.Context(), environment.WorkflowID(s.name), "").Get(s.Context(), nil))
+	history := &historypb.History{}
+	for events := s.client.GetWorkflowHistory(s.Context(), environment.WorkflowID(s.name), "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		require.NoError(s, err)
+		history.Events = append(history.Events, event)
+	}
+	raw, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(history)
+	require.NoError(s, err)
+	require.NoError(s, os.WriteFile(filepath.Join("..", "..", "workflows", "testdata", "histories", name+".json"),
+		append(raw, '\n'), 0o644))
 }
 
 func TestAPartThatCannotBeKeptLeavesNoCheckpoint(t *testing.T) {

@@ -58,12 +58,15 @@ func (k *keeper) serve(ctx workflow.Context) error {
 		func() (environment.View, error) { return k.view(), nil }); err != nil {
 		return err
 	}
-	for name, handler := range map[string]any{
-		environment.UpdateCheckpoint: k.checkpoint, environment.UpdateRollback: k.rollBack, environment.UpdatePin: k.pin,
-		environment.UpdateDelete: k.delete, environment.UpdatePrune: k.prune, environment.UpdateApply: k.apply,
-		environment.UpdateRemove: k.remove,
+	for _, update := range []struct { // in this order: what has come already is taken as its handler is set
+		name    string
+		handler any
+	}{
+		{environment.UpdateApply, k.apply}, {environment.UpdateCheckpoint, k.checkpoint}, {environment.UpdateRollback, k.rollBack},
+		{environment.UpdatePin, k.pin}, {environment.UpdateDelete, k.delete}, {environment.UpdatePrune, k.prune},
+		{environment.UpdateRemove, k.remove},
 	} {
-		if err := workflow.SetUpdateHandler(ctx, name, handler); err != nil {
+		if err := workflow.SetUpdateHandler(ctx, update.name, update.handler); err != nil {
 			return err
 		}
 	}
