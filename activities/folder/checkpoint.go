@@ -50,6 +50,7 @@ func (*checkpoint) Spec() activities.Spec {
 			"checkpoint": "the name of the checkpoint, for folder.restore",
 			"paths":      "how many files, folders and links it holds",
 			"bytes":      "how many bytes the files have",
+			"commit":     "with git, the commit that is checked out; empty where there is none yet",
 		},
 		UndoParams: []string{"path"},
 		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
@@ -174,10 +175,16 @@ func (a *checkpoint) keep(ctx context.Context, at location, label string, rec ch
 	if err != nil {
 		return r, errors.Join(explain(err), a.drop(rec.ID))
 	}
+	outputs := map[string]any{"checkpoint": rec.ID, "paths": content.Paths(), "bytes": content.Bytes()}
+	if label != "" {
+		if outputs["commit"], err = a.commitOf(content); err != nil {
+			return r, explain(err)
+		}
+	}
 	return activities.Result{
 		Summary: fmt.Sprintf("kept what folder %s holds: %s, %s", at.path, activities.CountOf(content.Paths(), "path"),
 			activities.CountOf(content.Bytes(), "byte")),
-		Outputs: map[string]any{"checkpoint": rec.ID, "paths": content.Paths(), "bytes": content.Bytes()},
+		Outputs: outputs,
 		After:   content.Digest(),
 	}, nil
 }

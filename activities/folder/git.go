@@ -310,3 +310,31 @@ func (r rules) ignored(ctx context.Context, at location, paths []string) ([]stri
 	}
 	return splitNames(out), err
 }
+
+// commitOf is the commit that is checked out in a repository that was kept, read without git; empty
+// where there is none, or where its refs are kept otherwise than as files.
+func (w *world) commitOf(content snapshot.Content) (string, error) {
+	read := func(name string) (string, error) {
+		e, there := content["/.git/"+name]
+		if !there || e.Kind != snapshot.File {
+			return "", nil
+		}
+		raw, err := w.store.ReadFile(e)
+		return strings.TrimSpace(string(raw)), err
+	}
+	head, err := read("HEAD")
+	ref, isRef := strings.CutPrefix(head, "ref: ")
+	if err != nil || !isRef {
+		return head, err
+	}
+	if commit, err := read(ref); err != nil || commit != "" {
+		return commit, err
+	}
+	packed, err := read("packed-refs")
+	for line := range strings.Lines(packed) {
+		if commit, name, _ := strings.Cut(strings.TrimSpace(line), " "); name == ref {
+			return commit, err
+		}
+	}
+	return "", err
+}

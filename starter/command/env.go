@@ -271,9 +271,6 @@ What lies between the parts does not come back: calls of APIs, messages that wer
 // operate sends an update to an environment and follows the task that it runs.
 func (p *program) operate(ctx context.Context, c *tasks.Client, name, task string, output outputFlag, update string,
 	argument, result any) error {
-	if _, err := c.Environment(ctx, name); err != nil {
-		return err
-	}
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
 	answered := make(chan error, 1)

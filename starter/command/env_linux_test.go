@@ -109,6 +109,9 @@ func TestAnEnvironmentGoesBackAndForward(t *testing.T) {
 	require.Equal(t, "before the upgrade", first.Notes)
 	require.Len(t, first.Parts, 2)
 	require.Equal(t, first.Parts[0].Bytes+first.Parts[1].Bytes, first.Bytes)
+	require.Equal(t, strings.TrimSpace(s.sh("git -C code rev-parse HEAD")), first.Parts[0].Ref)
+	s.sh("git -C code pack-refs --all")
+	require.Equal(t, first.Parts[0].Ref, s.checkpoint().Parts[0].Ref)
 
 	s.sh(`cd code; echo bad >page; git commit -qam two; echo more >untracked; rm ../uploads/one; echo second >../uploads/two`)
 	broken := s.is()

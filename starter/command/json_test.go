@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
@@ -31,6 +32,10 @@ var printed = []struct {
 	{"validate", validJSON{}},
 	{"plan", protocol.Plan{}},
 	{"catalog", []activities.Spec{}},
+	{"env show", environment.View{}},
+	{"env checkpoint, env show with a checkpoint", environment.Checkpoint{}},
+	{"env rollback", environment.RolledBack{}},
+	{"env prune, env remove", environment.Pruned{}},
 }
 
 // writeFields lists the fields of a JSON value, each with its type.

@@ -38,6 +38,9 @@ func (c *Client) ApplyEnvironment(ctx context.Context, d environment.Document, q
 
 // AskEnvironment sends an update to an environment, and waits for its result.
 func (c *Client) AskEnvironment(ctx context.Context, name, update string, result any, arguments ...any) error {
+	if _, err := c.Environment(ctx, name); err != nil { // an update waits for a worker for ever
+		return err
+	}
 	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: environment.WorkflowID(name), UpdateName: update, Args: arguments,
 		WaitForStage: client.WorkflowUpdateStageAccepted,

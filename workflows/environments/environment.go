@@ -62,8 +62,9 @@ func (k *keeper) serve(ctx workflow.Context) error {
 		name    string
 		handler any
 	}{
-		{environment.UpdateApply, k.apply}, {environment.UpdateCheckpoint, k.checkpoint}, {environment.UpdateRollback, k.rollBack},
-		{environment.UpdatePin, k.pin}, {environment.UpdateDelete, k.delete}, {environment.UpdatePrune, k.prune},
+		{environment.UpdateApply, k.apply}, {environment.UpdateCheckpoint, k.checkpoint},
+		{environment.UpdateRollback, k.rollBack}, {environment.UpdatePin, k.pin}, {environment.UpdateDelete, k.delete},
+		{environment.UpdatePrune, k.prune},
 		{environment.UpdateRemove, k.remove},
 	} {
 		if err := workflow.SetUpdateHandler(ctx, update.name, update.handler); err != nil {
@@ -87,6 +88,7 @@ func (k *keeper) read(ctx workflow.Context) error {
 	if k.home == "" {
 		k.home = k.On
 	}
+	k.doing = &environment.Operation{What: "read the list of checkpoints from the host", Since: workflow.Now(ctx)}
 	if k.home == "" {
 		if err := k.call(ctx, "", "find a host", environment.HomeActivity, nil, &k.home); err != nil {
 			return err
@@ -95,7 +97,7 @@ func (k *keeper) read(ctx workflow.Context) error {
 	if err := k.call(ctx, k.home, "list the checkpoints", environment.ListActivity, k.Name, &k.stored); err != nil {
 		return err
 	}
-	k.isRead = true
+	k.isRead, k.doing = true, nil
 	k.show(ctx)
 	return nil
 }

@@ -1,0 +1,124 @@
+package environment
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+const shop = `
+name: shop
+unit: app
+parts:
+  code: {git: /srv/shop, ignored: true}
+  orders: {postgres: shop}
+  uploads: {folder: /srv/uploads}
+`
+
+func parse(t *testing.T, src string) Document {
+	d, err := Parse("environment.yaml", []byte(src))
+	require.NoError(t, err)
+	return d
+}
+
+// written is a step of a task, in a line.
+func written(t *testing.T, raw json.RawMessage) (lines []string) {
+	var file taskFile
+	require.NoError(t, json.Unmarshal(raw, &file))
+	for _, s := range file.Steps {
+		require.Equal(t, "web-1", s.On)
+		with, err := json.Marshal(s.With)
+		require.NoError(t, err)
+		lines = append(lines, fmt.Sprintf("%s %v %s %s%s", s.ID, s.Needs, s.Uses, with, s.OnFailure))
+	}
+	return lines
+}
+
+func TestACheckpointKeepsAllPartsBesideEachOther(t *testing.T) {
+	d := parse(t, shop)
+	require.Equal(t, []string{
+		`was-healthy [] unit.health {"must":false,"unit":"app"}`,
+		`ahead-code [] folder.checkpoint {"git":true,"ignored":true,"path":"/srv/shop"}continue`,
+		`ahead-uploads [] folder.checkpoint {"path":"/srv/uploads"}continue`,
+		`stop [was-healthy ahead-code ahead-uploads] unit.stop {"unit":"app"}`,
+		`keep-code [stop] folder.checkpoint {"git":true,"ignored":true,"path":"/srv/shop"}`,
+		`keep-orders [stop] postgres.checkpoint {"as":"copy","database":"shop"}`,
+		`keep-uploads [stop] folder.checkpoint {"path":"/srv/uploads"}`,
+		`start [keep-code keep-orders keep-uploads] unit.start {"if":"${{ steps.stop.outputs.ran }}","unit":"app"}`,
+	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
+	d.Unit = ""
+	require.Len(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")), 3, "without a unit nothing is stopped or read ahead")
+}
+
+func TestARollbackPutsBackWhatBothHave(t *testing.T) {
+	d := parse(t, shop)
+	unhealthy := false
+	to := Checkpoint{ID: "cp-1", Parts: []KeptPart{
+		{Name: "code", Kind: "git", Resource: "/srv/shop", Snapshot: "cp-a"},
+		{Name: "gone", Kind: "folder", Resource: "/srv/gone", Snapshot: "cp-b"},
+		{Name: "orders", Kind: "postgres", Resource: "shop", Snapshot: "cp-c"},
+		{Name: "uploads", Kind: "folder", Resource: "/srv/elsewhere", Snapshot: "cp-d"},
+	}}
+	lines := written(t, d.RollbackTask("web-1", to, "ann"))
+	require.Equal(t, `verify-code [] folder.verify {"checkpoint":"cp-a","path":"/srv/shop"}`, lines[0])
+	require.Equal(t, []string{
+		`restore-code [keep-code keep-orders keep-uploads] folder.restore {"checkpoint":"cp-a","path":"/srv/shop"}`,
+		`restore-orders [keep-code keep-orders keep-uploads] postgres.restore {"checkpoint":"cp-c","database":"shop"}`,
+		`start [restore-code restore-orders] unit.start {"unit":"app"}`,
+		`health [start was-healthy] unit.health {"must":"${{ steps.was-healthy.outputs.healthy }}","unit":"app","within":"30s"}`,
+	}, lines[len(lines)-4:])
+	require.Equal(t, []string{
+		"part gone (folder /srv/gone) is in the checkpoint, and no longer in the environment: it is left as it is",
+		"part uploads (folder /srv/uploads) is not in the checkpoint: it is left as it is",
+	}, d.Untouched(to))
+	to.Healthy = &unhealthy
+	lines = written(t, d.RollbackTask("web-1", to, "ann"))
+	require.Equal(t, `health [start was-healthy] unit.health {"must":false,"unit":"app","within":"30s"}`, lines[len(lines)-1])
+}
+
+func TestACheckpointWithoutAPartIsNone(t *testing.T) {
+	d := parse(t, shop)
+	_, err := d.Find("cp-1", "shop-1", Manual, []Done{{Entry: activities.Entry{Step: "keep-code"}}})
+	require.ErrorContains(t, err, "task shop-1 has not kept the part orders")
+}
+
+func TestTheRetentionKeeps(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	var all []Checkpoint // three a day, the newest first
+	for n := range 60 {
+		all = append(all, Checkpoint{ID: fmt.Sprintf("cp-%d", n), Bytes: 10, Created: now.Add(-8 * time.Hour * time.Duration(n))})
+	}
+	all[50].Pinned = true
+	kept := func(r Retention) (ids []string) {
+		gone := map[string]bool{}
+		for _, id := range r.Expired(all, now) {
+			gone[id] = true
+		}
+		for _, c := range all {
+			if !gone[c.ID] {
+				ids = append(ids, c.ID)
+			}
+		}
+		return ids
+	}
+	require.Equal(t, []string{"cp-0", "cp-1", "cp-2", "cp-3", "cp-4", "cp-5", "cp-6", "cp-7", "cp-8", "cp-9", // the last 10
+		"cp-10", "cp-13", "cp-16", "cp-19", "cp-20", "cp-50"}, kept(Retention{}))
+	require.Equal(t, []string{"cp-0", "cp-1", "cp-2", "cp-50"}, kept(Retention{Last: 2, Days: 1}))
+	require.Equal(t, []string{"cp-0", "cp-1", "cp-50"}, kept(Retention{Bytes: 30}), "the pinned one counts")
+	require.Equal(t, []string{"cp-0", "cp-50"}, kept(Retention{Bytes: 1}), "the newest stays")
+	require.Equal(t, Usage{Checkpoints: 60, Pinned: 1, Bytes: 600, Last: 10, Days: 7}, Retention{}.UsageOf(all))
+}
+
+func TestTheSchemaNamesEveryField(t *testing.T) {
+	s, err := Schema()
+	require.NoError(t, err)
+	require.Equal(t, []string{"name", "parts"}, s.Required)
+	for _, field := range []string{"name", "owner", "on", "unit", "healthy", "parts", "retention"} {
+		require.NotEmpty(t, s.Properties[field].Description, field)
+	}
+}
