@@ -75,8 +75,9 @@ func (c *Calls[Config]) Attend() { c.role.Attend(c.serve) }
 // Attended reports whether the program can run the calls.
 func (c *Calls[Config]) Attended() bool { return c.role.Attended() }
 
-// variable names the call that a process was started for: TOKEN/OP.
-const variable = "UNWIND_CALL"
+// Variable names the call that a process was started for: TOKEN/OP. What a call starts must have it,
+// so that it can be found.
+const Variable = "UNWIND_CALL"
 
 // Run runs a job in a process and passes on the points that it reaches; the process waits at each
 // until the worker has reached it too. j is the journal of the job's entry.
@@ -92,7 +93,7 @@ func (c *Calls[Config]) Run(ctx context.Context, j *journal.Journal, job Job[Con
 	}
 	defer receiver.Close()
 	env := childenv.Minimal(append([]string{"GORACE", "GOCOVERDIR"}, c.keep...)...)
-	env[variable] = job.Entry.Token + "/" + string(job.Op)
+	env[Variable] = job.Entry.Token + "/" + string(job.Op)
 	p, err := c.role.Start(job, supervisor.Setup{Env: childenv.List(env), Dir: "/", Stdout: sender, Stderr: os.Stderr})
 	sender.Close()
 	if err != nil {

@@ -89,7 +89,7 @@ func listCalls(token string) (calls []callProcess) {
 
 func findVariable(env, token string) (op string, found bool) {
 	for v := range strings.SplitSeq(env, "\x00") {
-		if op, found = strings.CutPrefix(v, variable+"="+token+"/"); found {
+		if op, found = strings.CutPrefix(v, Variable+"="+token+"/"); found {
 			return op, true
 		}
 	}
@@ -113,12 +113,12 @@ func (p callProcess) kill() {
 	_ = unix.PidfdSendSignal(p.fd, unix.SIGKILL, nil, 0) // it may have just ended
 }
 
-// KillStarted kills what other calls of a token have started, and these calls. It is for the
-// process of an undo that has the token's lock.
+// KillStarted kills what other calls of a token have started and that has not ended. It is for a
+// process that has the token's lock: other calls wait for it, and have nothing under way.
 func KillStarted(token string) {
 	own, _ := unix.Getsid(0)
 	for _, p := range listProcesses(token) {
-		if session, err := unix.Getsid(p.pid); err == nil && session != own {
+		if session, err := unix.Getsid(p.pid); err == nil && session != own && !p.isCall {
 			p.kill()
 			p.awaitEnd()
 		}

@@ -181,6 +181,11 @@ func (c *call) switchTo(ctx context.Context, run bool) error {
 	if err != nil || runs == run {
 		return err
 	}
+	return c.force(ctx, run)
+}
+
+// force starts or stops the unit, as which it may look already.
+func (c *call) force(ctx context.Context, run bool) error {
 	command := c.unit.Stop
 	if run {
 		command = c.unit.Start
@@ -188,7 +193,8 @@ func (c *call) switchTo(ctx context.Context, run bool) error {
 	if err := runCommand(ctx, command); err != nil {
 		return fmt.Errorf("unit %s: %w", c.name, err)
 	}
-	if runs, err = c.unit.runs(ctx); err == nil && runs != run {
+	runs, err := c.unit.runs(ctx)
+	if err == nil && runs != run {
 		err = activities.Errorf(activities.ActionFailed, "unit %s: %s has succeeded, and the unit %s", c.name, command[0],
 			stateOf(runs))
 	}
@@ -236,14 +242,17 @@ func (c *call) undo(ctx context.Context, w *world) (u activities.Undone, err err
 }
 
 // goBack makes the unit run or not, as before, and ends what calls of this token have started: a
-// command that stops it at once, one that has started it once the unit was asked to stop.
+// command that stops it at once, one that has started it once the unit was asked to stop. It acts
+// however the unit looks: what a command has asked of a service manager may still be under way.
 func (c *call) goBack(ctx context.Context, ran bool) error {
-	if !c.starts() {
-		isolated.KillStarted(c.Entry.Token)
+	if ran == c.starts() { // the step had nothing to do
 		c.reach("fenced")
-		return c.switchTo(ctx, ran)
+		return nil
 	}
-	if err := c.switchTo(ctx, ran); err != nil {
+	if ran {
+		isolated.KillStarted(c.Entry.Token)
+	}
+	if err := c.force(ctx, ran); err != nil {
 		return err
 	}
 	if !ran {

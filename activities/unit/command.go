@@ -10,16 +10,29 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/isolated"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
 )
 
-// runs asks whether the unit runs.
+// The exit statuses of a program that says that a unit does not run. With systemd, 1 says that it
+// could not be asked.
+const (
+	statusNo      = 1
+	statusStopped = 3
+)
+
+// runs asks whether the unit runs. Any other answer than yes and no is an error: what cannot be
+// asked is neither.
 func (u Unit) runs(ctx context.Context) (bool, error) {
 	err := runCommand(ctx, u.Running)
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return true, nil
+	case ended && (exit.ExitCode() == statusStopped || exit.ExitCode() == statusNo && u.Systemd == ""):
 		return false, nil
 	}
-	return err == nil, err
+	return false, fmt.Errorf("whether the unit runs is not known: %w", err)
 }
 
 // maxOutput is how much of the end of a command's output an error has.
@@ -38,6 +51,7 @@ func runCommand(ctx context.Context, argv []string) error {
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", out, out
+	cmd.Env = childenv.List(childenv.Minimal(isolated.Variable))
 	if err := cmd.Run(); err != nil {
 		said := make([]byte, maxOutput)
 		size, _ := out.Seek(0, io.SeekEnd)

@@ -127,6 +127,9 @@ func (a *health) Apply(ctx context.Context, _ activities.Entry, s activities.Ste
 	return r, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{})
 }
 
+// cannotRun is from which exit status on a shell says that it could not run what it was to.
+const cannotRun = 126
+
 // ask asks once.
 func (u Unit) ask(ctx context.Context) answer {
 	ctx, cancel := context.WithTimeout(ctx, oneQuestion)
@@ -142,7 +145,7 @@ func (u Unit) ask(ctx context.Context) answer {
 	switch exit, ran := errors.AsType[*exec.ExitError](err); {
 	case err == nil:
 		return answer{healthy: true, asked: true, detail: command[0] + " has exited with status 0"}
-	case ran && exit.Exited():
+	case ran && exit.Exited() && exit.ExitCode() < cannotRun:
 		return answer{asked: true, detail: err.Error()}
 	case ctx.Err() != nil:
 		return answer{asked: true, detail: fmt.Sprintf("%s has not answered within %v", command[0], oneQuestion)}

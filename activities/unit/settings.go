@@ -30,7 +30,8 @@ type Unit struct {
 	// Stop is the program that stops it. It returns when the unit is stopped, and does nothing where it
 	// already is.
 	Stop []string `yaml:"stop" json:"stop,omitempty"`
-	// Running is a program that exits with status 0 if the unit runs, and with another if it does not.
+	// Running is a program that exits with status 0 if the unit runs, and with 1 or 3 if it does not.
+	// Any other status says that it could not be asked.
 	Running []string `yaml:"running" json:"running,omitempty"`
 	// Health says how to ask whether it works. Defaults to whether it runs.
 	Health Health `yaml:"health" json:"health,omitzero"`
