@@ -5,10 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
@@ -18,6 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/unit"
+	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
@@ -111,13 +114,19 @@ func TestAnEnvironmentGoesBackAndForward(t *testing.T) {
 	require.Equal(t, first.Parts[0].Bytes+first.Parts[1].Bytes, first.Bytes)
 	require.Equal(t, strings.TrimSpace(s.sh("git -C code rev-parse HEAD")), first.Parts[0].Ref)
 	s.sh("git -C code pack-refs --all")
-	require.Equal(t, first.Parts[0].Ref, s.checkpoint().Parts[0].Ref)
+	second := s.checkpoint()
+	require.Equal(t, first.Parts[0].Ref, second.Parts[0].Ref)
+	require.Empty(t, second.Notes)
+	s.ok("env", "delete", s.name, second.ID)
 
 	s.sh(`cd code; echo bad >page; git commit -qam two; echo more >untracked; rm ../uploads/one; echo second >../uploads/two`)
 	broken := s.is()
 	back := s.rollBack(first.ID)
 	require.Equal(t, before, s.is())
-	require.Equal(t, first.ID, back.To.ID)
+	require.Equal(t, first, back.To, "what it went back to is not mixed with what was taken since")
+	v := s.view()
+	require.Equal(t, []string{back.Safety.ID, first.ID}, idsOf(v.Checkpoints))
+	require.Equal(t, []environment.Checkpoint{back.Safety, first}, v.Checkpoints)
 	require.Equal(t, environment.PreRollback, back.Safety.Trigger)
 	var stages []string
 	for _, stage := range back.Stages {
@@ -135,7 +144,8 @@ func TestAnEnvironmentGoesBackAndForward(t *testing.T) {
 	// It is healthy before, and is not afterwards though the checkpoint was: that undoes the rollback.
 	s.rollBack(first.ID)
 	s.sh("rm uploads/one; touch veto uploads/two")
-	v, now := s.view(), s.is()
+	now := s.is()
+	v = s.view()
 	r := s.do("env", "rollback", s.name, first.ID)
 	require.Equal(t, statusFailed, r.status, "%s%s", r.out, r.err)
 	require.Contains(t, r.err, "the unit app is not healthy")
@@ -317,6 +327,80 @@ func readText(t *testing.T, dsn, sql string) (text string) {
 	defer c.Close(t.Context())
 	require.NoError(t, c.QueryRow(t.Context(), sql).Scan(&text))
 	return text
+}
+
+// TestAnAgentTakesCheckpoints calls the tools that an agent is given for an environment.
+func TestAnAgentTakesCheckpoints(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	a := s.newAgent(nil, "--environment", s.name)
+	tools, err := a.ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	hints := map[string][2]bool{}
+	for _, tool := range tools.Tools {
+		hints[tool.Name] = [2]bool{tool.Annotations.ReadOnlyHint, *tool.Annotations.DestructiveHint}
+	}
+	for name, want := range map[string][2]bool{"create_checkpoint": {}, "list_checkpoints": {true, false}, "rollback_app": {false, true},
+		"pin_checkpoint": {}, "delete_checkpoint": {false, true}} {
+		require.Contains(t, hints, name)
+		require.Equal(t, want, hints[name], name)
+	}
+	ask := func(tool string, in arguments, out any) string {
+		r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: in})
+		require.NoError(t, err)
+		text := r.Content[0].(*sdk.TextContent).Text
+		if out == nil {
+			require.True(t, r.IsError, text)
+			return text
+		}
+		require.False(t, r.IsError, text)
+		require.NoError(t, json.Unmarshal([]byte(text), out))
+		return text
+	}
+	before := s.is()
+	var first, again mcp.AppCheckpoint
+	create := arguments{"app_id": s.name, "notes": "before risky refactor", "pinned": true, "request": "one"}
+	text := ask("create_checkpoint", create, &first)
+	require.Contains(t, text, `"vm_snapshot_id":null,"db_snapshot_id":null,"deploy_id":null`)
+	require.Equal(t, strings.TrimSpace(s.sh("git -C code rev-parse HEAD")), *first.Ref)
+	require.Equal(t, environment.Agent, first.Trigger)
+	require.Contains(t, first.Next, `checkpoint_id="`+first.ID+`"`)
+	ask("create_checkpoint", create, &again)
+	require.Equal(t, first, again, "a repeated call is the same call")
+
+	s.sh("echo bad >code/page; echo more >>uploads/one")
+	broken := s.is()
+	var back, same mcp.RolledBackApp
+	rollback := arguments{"app_id": s.name, "checkpoint_id": first.ID, "request": "one"}
+	ask("rollback_app", rollback, &back)
+	require.Equal(t, before, s.is())
+	require.Len(t, back.Stages, 6)
+	s.sh("touch uploads/later")
+	ask("rollback_app", rollback, &same)
+	require.Equal(t, back, same)
+	s.sh("rm uploads/later")
+	ask("rollback_app", arguments{"app_id": s.name, "checkpoint_id": back.Safety.ID}, &back)
+	require.Equal(t, broken, s.is())
+
+	var all mcp.Checkpoints
+	ask("list_checkpoints", arguments{"app_id": s.name}, &all)
+	require.Len(t, all.Checkpoints, 3)
+	require.Equal(t, 1, all.Usage.Pinned)
+	require.Contains(t, ask("delete_checkpoint", arguments{"app_id": s.name, "checkpoint_id": first.ID}, nil), "unpin it first")
+	var deleted mcp.DeletedCheckpoint
+	ask("delete_checkpoint", arguments{"app_id": s.name, "checkpoint_id": back.Safety.ID}, &deleted)
+	require.True(t, deleted.Deleted)
+	var pinned mcp.AppCheckpoint
+	ask("pin_checkpoint", arguments{"app_id": s.name, "checkpoint_id": all.Checkpoints[1].ID}, &pinned)
+	require.True(t, pinned.Pinned)
+	require.Contains(t, ask("list_checkpoints", arguments{"app_id": "other"}, nil), `there is no environment "other" for you; you may use `+s.name)
+	require.Contains(t, ask("rollback_app", arguments{"app_id": s.name, "checkpoint_id": "cp-none"}, nil), "has no checkpoint cp-none")
+
+	plain, err := s.newAgent(nil).ListTools(t.Context(), nil)
+	require.NoError(t, err)
+	require.False(t, slices.ContainsFunc(plain.Tools, func(tool *sdk.Tool) bool { return tool.Name == "rollback_app" }),
+		"only an agent that is given an environment has these tools")
+	require.Contains(t, s.do("mcp", "--environment", "No!").err, `--environment "No!" must begin with a small letter`)
 }
 
 // TestARollbackOfTheTaskLeavesTheCheckpoint has somebody roll back the task that took it.

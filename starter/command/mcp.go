@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 )
 
 // mcpFlags are those of mcp.
@@ -25,6 +26,7 @@ type mcpFlags struct {
 	session, key, queue string
 	wait                time.Duration
 	elicit              bool
+	environments        []string
 	listen, token       string
 	wrapFlags
 }
@@ -44,6 +46,9 @@ func (p *program) mcpCommand() *cobra.Command {
 standard streams; with --listen, it serves clients over HTTP. Each action of the catalog is a tool;
 open, savepoint, rollback, redo, resolve, keep_context, context, finish, abort, status, diff and
 plan are the others. docs/mcp.md is the manual.
+
+With --environment, create_checkpoint, list_checkpoints, rollback_app, pin_checkpoint and
+delete_checkpoint are tools as well, for the environments that it names: docs/environments.md.
 
 With --wrap, the tools are those of another MCP server, which it starts, or reaches by URL: calls
 that only read are passed on, others are steps of a session, which --declarations says how to undo.
@@ -88,6 +93,8 @@ The handle of a session is signed with a key, which is kept in the state folder,
 		"how long a call waits for a person before it answers that it is pending")
 	c.Flags().BoolVar(&f.elicit, "elicit", false,
 		"at a gate, have the client ask its user, and take the answer for a person's decision")
+	c.Flags().StringArrayVar(&f.environments, "environment", nil,
+		"also serve the checkpoints of this `environment`, and rolling back to them; may be repeated")
 	c.Flags().StringVar(&f.listen, "listen", "",
 		"serve streamable HTTP at this `address`, as in 127.0.0.1:7380, instead of the standard streams")
 	c.Flags().StringVar(&f.token, "token", "",
@@ -106,7 +113,7 @@ The handle of a session is signed with a key, which is kept in the state folder,
 }
 
 // notWithWrap are the flags of what --wrap has of its own.
-var notWithWrap = []string{"config", "key", "queue", "listen"}
+var notWithWrap = []string{"config", "key", "queue", "listen", "environment"}
 
 // wrapsURL reports whether the server is reached by URL, and not started.
 func (f wrapFlags) wrapsURL() bool {
@@ -156,9 +163,14 @@ func (p *program) mcpServer(f mcpFlags) (*mcp.Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range f.environments {
+		if err := environment.CheckName(name); err != nil {
+			return nil, usage.Errorf("--environment %w", err)
+		}
+	}
 	c := mcp.Config{
 		Connect: p.connect, Specs: facts.specs, Wait: f.wait, Elicit: f.elicit, Version: version(), Queue: facts.queue,
-		Document: document,
+		Document: document, Environments: f.environments,
 		Check: func(document json.RawMessage) (tasks.File, error) {
 			return p.checkTaskFile("plan", document, nil, f.config)
 		},

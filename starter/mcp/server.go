@@ -37,6 +37,8 @@ type Config struct {
 	// Wait is how long a call waits for a person before it answers that it is pending. Defaults to
 	// DefaultWait.
 	Wait time.Duration
+	// Environments are those that the agent may checkpoint and roll back. Defaults to none.
+	Environments []string
 	// Elicit has a client that can ask its user do so at a gate, and takes the answer for a person's
 	// decision.
 	Elicit bool
@@ -86,6 +88,7 @@ func New(c Config) (*Server, error) {
 	s.addSessionTools()
 	s.addReadingTools()
 	s.addShell()
+	s.addEnvironments()
 	s.addResources()
 	if err := s.addActions(); err != nil {
 		return nil, err

@@ -94,7 +94,7 @@ func (k *keeper) read(ctx workflow.Context) error {
 			return err
 		}
 	}
-	if err := k.call(ctx, k.home, "list the checkpoints", environment.ListActivity, k.Name, &k.stored); err != nil {
+	if err := k.update(ctx, "list the checkpoints", environment.ListActivity, k.Name); err != nil {
 		return err
 	}
 	k.isRead, k.doing = true, nil
@@ -118,9 +118,22 @@ func (k *keeper) call(ctx workflow.Context, host, summary, activity string, argu
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, arguments...).Get(ctx, result)
 }
 
+// update runs an activity on the host of the environment that returns the list of its checkpoints.
+// The list is decoded anew: into the former, it would be mixed with it, and with what was taken from
+// it.
+func (k *keeper) update(ctx workflow.Context, summary, activity string, argument any) error {
+	var stored []environment.Stored
+	err := k.call(ctx, k.home, summary, activity, argument, &stored)
+	if err == nil {
+		k.stored = stored
+	}
+	return err
+}
+
 // begin lets one operation at a time touch the environment.
 func (k *keeper) begin(ctx workflow.Context, what, task string) (end func(), err error) {
-	if err := workflow.Await(ctx, func() bool { return k.isRead }); err != nil {
+	isSame := func() bool { return task != "" && k.doing != nil && k.doing.Task == task } // the call was repeated
+	if err := workflow.Await(ctx, func() bool { return k.isRead && !isSame() }); err != nil {
 		return nil, err
 	}
 	switch {

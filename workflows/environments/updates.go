@@ -57,7 +57,7 @@ func (k *keeper) keep(ctx workflow.Context, id, task string, trigger environment
 		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
 	}
 	s.Notes, s.Pinned = notes, pinned
-	if err := k.call(ctx, k.home, "keep checkpoint "+id, environment.KeepActivity, s, &k.stored); err != nil {
+	if err := k.update(ctx, "keep checkpoint "+id, environment.KeepActivity, s); err != nil {
 		return s.Checkpoint, err
 	}
 	return s.Checkpoint, k.drop(ctx, k.Retention.Expired(k.view().Checkpoints, workflow.Now(ctx)))
@@ -68,8 +68,8 @@ func (k *keeper) drop(ctx workflow.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return k.call(ctx, k.home, "let go of "+activities.CountOf(len(ids), "checkpoint"), environment.DropActivity,
-		environment.DropRequest{Environment: k.Name, IDs: ids}, &k.stored)
+	return k.update(ctx, "let go of "+activities.CountOf(len(ids), "checkpoint"), environment.DropActivity,
+		environment.DropRequest{Environment: k.Name, IDs: ids})
 }
 
 func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (environment.RolledBack, error) {
@@ -89,6 +89,13 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	answer := environment.RolledBack{To: to.Checkpoint, Notes: k.Untouched(to.Checkpoint)}
 	if len(answer.Notes) > 0 && !slices.ContainsFunc(to.Parts, k.Has) {
 		return answer, protocol.RefuseRequestf(environment.Bad, "no part of environment %s is in checkpoint %s", k.Name, r.To)
+	}
+	if safety, err := k.find(r.Safety); err == nil { // the call was repeated, after it was answered
+		answer.Safety = safety.Checkpoint
+		var steps []environment.Done
+		err := k.call(ctx, "", "read what "+id+" has done", environment.DoneActivity, id, &steps)
+		answer.Stages = k.Stages(steps)
+		return answer, err
 	}
 	steps, err := k.run(ctx, id, r.Who, k.RollbackTask(k.home, to.Checkpoint, r.Who))
 	if err != nil {
@@ -111,7 +118,7 @@ func (k *keeper) pin(ctx workflow.Context, r environment.PinRequest) (environmen
 		return s.Checkpoint, err
 	}
 	s.Pinned = r.Pinned
-	return s.Checkpoint, k.call(ctx, k.home, "pin or unpin "+r.ID, environment.KeepActivity, s, &k.stored)
+	return s.Checkpoint, k.update(ctx, "pin or unpin "+r.ID, environment.KeepActivity, s)
 }
 
 func (k *keeper) delete(ctx workflow.Context, id string) error {
