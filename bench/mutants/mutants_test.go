@@ -88,10 +88,15 @@ var mutants = []mutant{
 		tests: "activities/sqlite", run: "TestConformance/rows$",
 	},
 	{
-		name: "sqlite waits for a stopped process", in: "activities/sqlite",
-		from:  "if c.Op == opUndo && (other.op != opUndo || time.Since(began) > patience) || other.isStuck() {",
+		name: "sqlite waits for a stopped process", in: "activities/isolated",
+		from:  "if j.Op == Undo && (other.op != Undo || time.Since(began) > patience) || other.isStuck() {",
 		to:    "if false {",
 		tests: "activities/sqlite", run: "TestConformance/rows$",
+	},
+	{
+		name: "units believe that what looks stopped is", in: "activities/unit",
+		from: "if err := c.force(ctx, ran); err != nil {", to: "if err := c.switchTo(ctx, ran); err != nil {",
+		tests: "activities/unit", run: "TestWhatIsStillUnderWayIsTakenBack",
 	},
 	{
 		name: "sqlite does not sync what an undo needs", in: "activities/sqlite",
