@@ -29,7 +29,12 @@ func (p *program) envCommand() *cobra.Command {
 		Short:   "Checkpoints of an environment, and rolling back to them",
 		Long: `An environment is a set of parts that belong together (folders, git repositories, databases). A
 checkpoint keeps all of them at one moment, while the unit that uses them is stopped. A rollback
-puts all of them back, and takes a checkpoint of what was there before, so that it can be reversed.`,
+puts all of them back, and takes a checkpoint of what was there before, so that it can be reversed.
+
+` + exitStatuses,
+		Example: `  starter env apply environment.yaml
+  starter env checkpoint shop --notes "before the upgrade"
+  starter env rollback shop cp-k3x9q2ab`,
 		Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
