@@ -521,27 +521,36 @@ func TestAnUndoWhoseHostIsGoneWaitsAloneAndAPersonMayEndThat(t *testing.T) {
 	r := newRun(t, w)
 	// In the test environment every queue is served, so the world returns what a server would, and
 	// then waits as one would.
-	decided := make(chan struct{})
+	again, decided := make(chan struct{}), make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		if step == "c" && n == 1 {
 			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		}
 		if step == "c" {
+			close(again)
 			<-decided
 		}
 		return restored, nil
 	}
-	r.env.RegisterDelayedCallback(func() {
+	var look func()
+	look = func() {
+		select {
+		case <-again:
+		default: // an activity takes as long as the machine does
+			r.env.RegisterDelayedCallback(look, 10*time.Millisecond)
+			return
+		}
 		v, _ := r.env.QueryWorkflow("report")
 		var now compensations.Report
 		require.NoError(t, v.Get(&now))
 		require.Equal(t, "waiting for host far", now.Steps[2].Reason)
 		require.Equal(t, map[string]string{"a": "pending ", "b": "pending ", "c": "waiting ", "d": "settled restored"},
 			outcomes(now))
-	}, 50*time.Millisecond)
-	r.resolve(60*time.Millisecond, "c", compensations.Retry) // refused: it goes on by itself
-	r.resolve(100*time.Millisecond, "c", compensations.Skip)
-	r.env.RegisterDelayedCallback(func() { close(decided) }, 120*time.Millisecond)
+		r.resolve(10*time.Millisecond, "c", compensations.Retry) // refused: it goes on by itself
+		r.resolve(20*time.Millisecond, "c", compensations.Skip)
+		r.env.RegisterDelayedCallback(func() { close(decided) }, 30*time.Millisecond)
+	}
+	r.env.RegisterDelayedCallback(look, 10*time.Millisecond)
 	report := r.report([]plain{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}})
 	require.Equal(t, "skipped failed", outcomes(report)["c"])
 	require.Equal(t, 3, report.Outcomes["restored"])

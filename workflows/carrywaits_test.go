@@ -198,11 +198,13 @@ func TestASkippedUndoStaysSkippedAcrossRuns(t *testing.T) {
 func TestAnUndoGoesOnWaitingForItsHostInTheNextRun(t *testing.T) {
 	w := &world{steps: chain("a", "b"), do: failing("b")}
 	stepByID(w.steps, "b").Place.Host = "far"
+	again := make(chan struct{})
 	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
 		switch {
 		case step == "b" && n == 1: // what a server would return
 			return activities.Undone{}, temporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START, nil)
 		case step == "b" && n == 2:
+			close(again)
 			<-never // no worker takes it
 		}
 		return activities.Undone{Outcome: activities.Restored}, nil
@@ -214,10 +216,13 @@ func TestAnUndoGoesOnWaitingForItsHostInTheNextRun(t *testing.T) {
 		}
 		var look func()
 		look = func() {
-			if s := r.state(); s.Report == nil || s.Report.Steps[1].Reason != "waiting for host far" {
+			select {
+			case <-again: // before that, the next run would be the one that waits for ever
+			default:
 				r.runAfter(10*time.Millisecond, look)
 				return
 			}
+			require.Equal(t, "waiting for host far", r.state().Report.Steps[1].Reason)
 			r.env.SetContinueAsNewSuggested(true)
 			r.env.SignalWorkflow(compensations.SignalResolve, "anything wakes it")
 		}

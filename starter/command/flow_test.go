@@ -190,6 +190,7 @@ steps:
   - {id: three, uses: fake.set, needs: [two], with: {key: c, value: z}}
   - {id: four, uses: fake.set, needs: [one], with: {key: d, value: w}}
 `), "--id", t.Name(), "--watch"))
+	out = strings.Replace(out, "restored T b is", "restored b is", 1) // on a slow machine an undo takes long enough to tell
 	require.Contains(t, out, " T two fake.set failed and was rolled back: ActionDenied: b was set, but does not work\n")
 	require.Contains(t, out, `committed in part: what is marked ! was skipped or undone, everything else stays
 lasted: T
