@@ -43,7 +43,7 @@ type Server struct {
 
 // quick are settings with which a server keeps nothing through a crash.
 var quick = []string{"-c", "fsync=off", "-c", "autovacuum=off", "-c", "shared_buffers=64MB", "-c",
-	"full_page_writes=off"}
+	"full_page_writes=off", "-c", "jit=off"}
 
 var (
 	start      = sync.OnceValues(func() (*Server, error) { return Start(quick...) })
