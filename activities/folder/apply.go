@@ -22,7 +22,7 @@ func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.St
 	if err != nil {
 		return r, err
 	}
-	at, err := a.locateThere(p.Path)
+	at, err := a.locateThere(ctx, p.where)
 	if err != nil {
 		return r, err
 	}
@@ -56,10 +56,13 @@ func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.St
 func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entry, p restoreParams, at location,
 	want activities.Digest) (step *step, err error) {
 	wanted, look, err := a.wanted(ctx, p.Checkpoint, at)
+	if err == nil {
+		err = at.checkSettled(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
-	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
 	beforeName, afterName := trees(e.Token)
 	before, err := a.store.Keep(ctx, at.root(), snapshot.Keeping{
@@ -78,7 +81,7 @@ func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entr
 	}
 	if err == nil && want != "" && want != change.Digest {
 		err = activities.Errorf(activities.StaleApproval,
-			"the checkpoint, or what folder %s holds, is not what was approved", at.path)
+			"the checkpoint, or what %s holds, is not what was approved", at.name)
 	}
 	if err == nil {
 		err = a.store.Copy(p.Checkpoint, afterName)
@@ -92,9 +95,9 @@ func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entr
 	}
 	changed := len(before.Differs(after))
 	rec := restoreRecord{
-		Owned: journal.Own(ctx, e), Path: at.path, Before: before.Digest(), After: wanted.Digest(),
+		Owned: journal.Own(ctx, e), where: p.where, At: at.path, Before: before.Digest(), After: wanted.Digest(),
 		Result: activities.Result{
-			Summary: fmt.Sprintf("folder %s holds what %s has: %s put back", at.path, p.Checkpoint,
+			Summary: fmt.Sprintf("%s holds what %s has: %s put back", at.name, p.Checkpoint,
 				activities.CountOf(changed, "path")),
 			Outputs: map[string]any{"changed": changed}, After: wanted.Digest(), Notes: change.Facts,
 		},
@@ -108,23 +111,29 @@ func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entr
 // putBack makes the folder hold what the step is to leave.
 func (a *restore) putBack(ctx context.Context, t *journal.Token, e activities.Entry, step *step,
 	at location) error {
-	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
 	r := snapshot.Restore{
 		Root: at.root(), Want: step.after, From: a.store, Seen: step.before, Stage: at.stage(e.Token), Over: t.CheckOpen,
 		Look: snapshot.Look{Leave: step.leaves, Progress: progress},
 	}
+	if err := at.checkSettled(ctx); err != nil {
+		return err
+	}
 	differs, err := r.Run(ctx)
 	err = errors.Join(err, r.Clear())
+	if err == nil {
+		err = at.checkSettled(ctx)
+	}
 	var newer *snapshot.DriftError
 	switch {
 	case errors.As(err, &newer):
-		return activities.Errorf(activities.ActionDenied, "folder %s was changed by someone else while it was put back: %v",
-			at.path, newer)
+		return activities.Errorf(activities.ActionDenied, "%s was changed by someone else while it was put back: %v",
+			at.name, newer)
 	case err != nil:
 		return explain(err)
 	case len(differs) > 0:
-		return fmt.Errorf("folder %s is being changed by someone else: %s, among them %s, is not as it was put back", at.path,
+		return fmt.Errorf("%s is being changed by someone else: %s, among them %s, is not as it was put back", at.name,
 			activities.CountOf(len(differs), "path"), differs[0])
 	}
 	return nil

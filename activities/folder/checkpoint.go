@@ -17,9 +17,10 @@ import (
 type checkpoint struct{ *world }
 
 type checkpointParams struct {
-	Path    string `json:"path"              jsonschema:"absolute path of the folder to keep, with all that is in it"`
-	Git     bool   `json:"git,omitempty"     jsonschema:"true: it is a git repository; files that git ignores are left out, and a restore leaves them alone and removes no object"`
-	Ignored bool   `json:"ignored,omitempty" jsonschema:"true: with git, files that git ignores are kept and restored as well"`
+	where
+
+	Git     bool `json:"git,omitempty"     jsonschema:"true: it is a git repository; files that git ignores are left out, and a restore leaves them alone and removes no object"`
+	Ignored bool `json:"ignored,omitempty" jsonschema:"true: with git, files that git ignores are kept and restored as well"`
 }
 
 // label is that of the checkpoint that the step makes.
@@ -36,15 +37,15 @@ func (p checkpointParams) label() string {
 // checkpointRecord says which checkpoint the token makes.
 type checkpointRecord struct {
 	journal.Owned
+	where
 
-	Path string `json:"path"`
-	ID   string `json:"id"`
+	ID string `json:"id"`
 }
 
 func (*checkpoint) Spec() activities.Spec {
 	return activities.Spec{
 		Name:    "folder.checkpoint",
-		Summary: "Keeps what a folder holds, for folder.restore.",
+		Summary: "Keeps what a folder, a Docker volume or a stopped container holds, for folder.restore.",
 		Params:  activities.ParamsSchema[checkpointParams](),
 		Outputs: map[string]string{
 			"checkpoint": "the name of the checkpoint, for folder.restore",
@@ -52,9 +53,8 @@ func (*checkpoint) Spec() activities.Spec {
 			"bytes":      "how many bytes the files have",
 			"commit":     "with git, the commit that is checked out; empty where there is none yet",
 		},
-		UndoParams: []string{"path"},
-		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
-		HostBound:  true, Preflights: true, Risk: activities.Low, Strategy: activities.Snapshot,
+		UndoParams: undoParams(), Keys: keys(),
+		HostBound: true, Preflights: true, Risk: activities.Low, Strategy: activities.Snapshot,
 		Undo: "The checkpoint is dropped; the folder was never changed.",
 		Redo: "It runs again: the checkpoint holds what the folder holds then.",
 	}
@@ -63,17 +63,20 @@ func (*checkpoint) Spec() activities.Spec {
 // checkpointID is the name of the checkpoint that a token makes.
 func checkpointID(token string) string { return "cp-" + token }
 
-func (a *checkpoint) decode(s activities.Step) (p checkpointParams, at location, err error) {
+func (a *checkpoint) decode(ctx context.Context, s activities.Step) (p checkpointParams, at location, err error) {
 	if p, err = activities.DecodeParams[checkpointParams](s.With); err == nil {
 		err = p.check()
 	}
 	if err == nil {
-		at, err = a.locateThere(p.Path)
+		at, err = a.locateThere(ctx, p.where)
 	}
 	return p, at, err
 }
 
 func (p checkpointParams) check() error {
+	if p.Git && p.Path == "" {
+		return activities.Errorf(activities.Refused, "git: a repository is named by path")
+	}
 	if p.Ignored && !p.Git {
 		return activities.Errorf(activities.Refused,
 			"ignored: it says what becomes of files that git ignores, and needs git: true; without, all files are kept")
@@ -87,7 +90,7 @@ func (a *checkpoint) Preflight(ctx context.Context, o activities.Outlook) error 
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.check(), a.preflight(ctx, o, p.Path))
+	return errors.Join(p.check(), a.preflight(ctx, o, p.where))
 }
 
 func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.Step) (c activities.Change, err error) {
@@ -98,7 +101,7 @@ func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.
 	if err != nil {
 		return c, err
 	}
-	p, at, err := a.decode(s)
+	p, at, err := a.decode(ctx, s)
 	if err != nil {
 		return c, err
 	}
@@ -106,10 +109,15 @@ func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.
 	if _, err := lookAt(ctx, at, p.label()); err != nil {
 		return c, err
 	}
+	if at.restless {
+		if err := at.checkSettled(ctx); err != nil {
+			return c, err
+		}
+	}
 	return activities.Change{
-		Summary: "keep what folder " + at.path + " holds", Strategy: activities.Snapshot, Risk: activities.Low,
-		Undo: "the checkpoint is dropped", Keys: []string{keyPrefix + at.path},
-		Digest: activities.DigestOf([]byte(at.path), []byte(p.label())),
+		Summary: "keep what " + at.name + " holds", Strategy: activities.Snapshot, Risk: activities.Low,
+		Undo: "the checkpoint is dropped", Keys: []string{at.key},
+		Digest: activities.DigestOf([]byte(at.key), []byte(at.path), []byte(p.label())),
 	}, nil
 }
 
@@ -120,12 +128,12 @@ func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities
 		return r, err
 	}
 	defer unlock()
-	p, at, err := a.decode(s)
+	p, at, err := a.decode(ctx, s)
 	if err != nil {
 		return r, err
 	}
 	defer at.close()
-	rec := checkpointRecord{Owned: journal.Own(ctx, e), Path: at.path, ID: checkpointID(e.Token)}
+	rec := checkpointRecord{Owned: journal.Own(ctx, e), where: p.where, ID: checkpointID(e.Token)}
 	if found, err := t.Read(journal.Record, &rec); err != nil {
 		return r, err
 	} else if !found {
@@ -137,7 +145,7 @@ func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities
 			return r, err
 		}
 		if want != "" && want != change.Digest {
-			return r, activities.Errorf(activities.StaleApproval, "path: %s is not the folder that was approved", at.path)
+			return r, activities.Errorf(activities.StaleApproval, "%s is not the one that was approved", at.name)
 		}
 		if _, err := t.Create(journal.Record, &rec); err != nil {
 			return r, err
@@ -160,7 +168,7 @@ func (a *checkpoint) Apply(ctx context.Context, e activities.Entry, s activities
 
 func (a *checkpoint) keep(ctx context.Context, at location, label string, rec checkpointRecord,
 	t *journal.Token) (r activities.Result, err error) {
-	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
 	look, err := lookAt(ctx, at, label)
 	if err != nil {
@@ -169,6 +177,9 @@ func (a *checkpoint) keep(ctx context.Context, at location, label string, rec ch
 	content, err := a.store.Keep(ctx, at.root(), snapshot.Keeping{
 		Name: rec.ID, Over: t.CheckOpen, Label: label, Look: snapshot.Look{Leave: look.leaves, Progress: progress},
 	})
+	if err == nil && at.restless {
+		err = at.checkSettled(ctx)
+	}
 	if err == nil {
 		err = errors.Join(checkRights(content), t.CheckOpen())
 	}
@@ -182,7 +193,7 @@ func (a *checkpoint) keep(ctx context.Context, at location, label string, rec ch
 		}
 	}
 	return activities.Result{
-		Summary: fmt.Sprintf("kept what folder %s holds: %s, %s", at.path, activities.CountOf(content.Paths(), "path"),
+		Summary: fmt.Sprintf("kept what %s holds: %s, %s", at.name, activities.CountOf(content.Paths(), "path"),
 			activities.CountOf(content.Bytes(), "byte")),
 		Outputs: outputs,
 		After:   content.Digest(),

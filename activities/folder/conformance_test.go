@@ -18,11 +18,14 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-func TestMain(m *testing.M) { os.Exit(actiontest.Main(m, restoreCase, gitCase, checkpointCase)) }
+func TestMain(m *testing.M) {
+	containertest.Main(m, restoreCase, gitCase, checkpointCase, containerCase, volumeCase)
+}
 
 func TestRestoreConforms(t *testing.T) { actiontest.Run(t, restoreCase) }
 

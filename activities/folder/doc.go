@@ -22,6 +22,14 @@
 // the rules that the checkpoint has itself; objects are only added to; and an index of which git has
 // refreshed what it remembers of the files' times is not drift.
 //
+// # Volumes and containers
+//
+// A folder may also be that of a Docker volume, or the one in which an engine keeps what has
+// changed in the files of a container (the upper folder of its overlay). They are read in place,
+// which changes nothing in the engine. A container is put back only while it is stopped, a volume
+// while no container runs that may write to it: that is looked at before and after, by the engine's
+// word. Layers of container.exec that hold something are not in that folder, and are refused.
+//
 // # How a restore is undone
 //
 // Before it touches anything it keeps what the folder holds, as a checkpoint does. The undo puts

@@ -141,15 +141,15 @@ func checkRepository(at location) error {
 	err := unix.Lstat(at.root().At+"/.git", &st)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return activities.RefuseCurrent(keyPrefix+at.path, "git: %s is no git repository: it has no .git", at.path)
+		return activities.RefuseCurrent(at.key, "git: %s is no git repository: it has no .git", at.path)
 	case err != nil:
 		return err
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return activities.RefuseCurrent(keyPrefix+at.path,
+		return activities.RefuseCurrent(at.key,
 			"git: %s is a worktree or a submodule, whose commits are in another repository; name that", at.path)
 	}
 	if isChanging(at) {
-		return activities.RefuseCurrent(keyPrefix+at.path, "git: "+changing, at.path)
+		return activities.RefuseCurrent(at.key, "git: "+changing, at.path)
 	}
 	return nil
 }

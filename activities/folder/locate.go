@@ -20,6 +20,21 @@ import (
 type location struct {
 	path   string // without symlinks
 	parent *os.File
+	// name is what messages call it, key what others know it by.
+	name, key string
+	// settled is an error where it must not be put back now, or has been in use since it was located;
+	// nil: it may always be.
+	settled func(context.Context) error
+	// restless is what can be read only while it is settled.
+	restless bool
+}
+
+// checkSettled asks settled.
+func (l location) checkSettled(ctx context.Context) error {
+	if l.settled == nil {
+		return nil
+	}
+	return l.settled(ctx)
 }
 
 func (l location) close() { l.parent.Close() }
@@ -37,8 +52,8 @@ func (l location) beside(name string) string {
 // stage is where a step stages what it puts into the folder.
 func (l location) stage(token string) string { return l.beside(".unwind-" + token) }
 
-// locate finds the folder that a parameter names, which need not be there.
-func (w *world) locate(given string) (at location, err error) {
+// locatePath finds the folder that has a path.
+func (w *world) locatePath(given string) (at location, err error) {
 	if !filepath.IsAbs(given) || strings.ContainsRune(given, 0) {
 		return at, w.refuse(given, "is not an absolute path")
 	}
@@ -66,19 +81,7 @@ func (w *world) locate(given string) (at location, err error) {
 		return at, w.refuse(given, "is in .unwind, which holds undo data")
 	}
 	dir, err := r.dir.Open(below)
-	return location{path, dir}, err
-}
-
-// locateThere is locate for a folder that must be there.
-func (w *world) locateThere(given string) (at location, err error) {
-	if at, err = w.locate(given); err != nil {
-		return at, err
-	}
-	if why := at.unusable(); why != "" {
-		at.close()
-		return at, w.refuseCurrent(given, why)
-	}
-	return at, nil
+	return location{path: path, parent: dir, name: "folder " + path, key: fileKey + path}, err
 }
 
 // unusable says why no folder can be read or put back here; empty: one can.
@@ -98,12 +101,10 @@ func (l location) unusable() string {
 	return ""
 }
 
-const keyPrefix = "file:"
-
 // refuseCurrent refuses a path for what there is on its way now.
 func (w *world) refuseCurrent(path, why string) error {
 	err := w.refuse(path, why)
-	err.Current = keyPrefix + filepath.Clean(path)
+	err.Current = fileKey + filepath.Clean(path)
 	return err
 }
 
@@ -114,17 +115,4 @@ func (w *world) refuse(path, why string) *activities.Error {
 	}
 	return activities.Errorf(activities.Refused, "path: %q %s; this worker allows folders below %s", path, why,
 		strings.Join(given, ", "))
-}
-
-// Preflight looks at where the path leads.
-func (w *world) preflight(ctx context.Context, o activities.Outlook, path string) error {
-	problems := []error{activities.CheckPrograms(ctx, o.Checks)}
-	if !o.Awaits("path") {
-		at, err := w.locateThere(path)
-		if err == nil {
-			at.close()
-		}
-		problems = append(problems, err)
-	}
-	return errors.Join(problems...)
 }

@@ -17,7 +17,8 @@ import (
 type restore struct{ *world }
 
 type restoreParams struct {
-	Path       string `json:"path"       jsonschema:"absolute path of the folder to put back"`
+	where
+
 	Checkpoint string `json:"checkpoint" jsonschema:"the checkpoint that says what it is to hold: an output of folder.checkpoint"`
 }
 
@@ -25,8 +26,10 @@ type restoreParams struct {
 // is to hold, are trees of the store: see trees.
 type restoreRecord struct {
 	journal.Owned
+	where
 
-	Path   string            `json:"path"`
+	// At is where the folder was.
+	At     string            `json:"at"`
 	Before activities.Digest `json:"before"`
 	After  activities.Digest `json:"after"`
 	Result activities.Result `json:"result"`
@@ -35,13 +38,12 @@ type restoreRecord struct {
 func (*restore) Spec() activities.Spec {
 	return activities.Spec{
 		Name: "folder.restore",
-		Summary: "Makes a folder hold what a checkpoint has kept of it, exactly: what was made since goes, what was " +
-			"changed or removed comes back.",
+		Summary: "Makes a folder, a Docker volume or a stopped container hold what a checkpoint has kept of it, exactly: " +
+			"what was made since goes, what was changed or removed comes back.",
 		Params:     activities.ParamsSchema[restoreParams](),
 		Outputs:    map[string]string{"changed": "how many paths were put back or taken out"},
-		UndoParams: []string{"path", "checkpoint"},
-		Keys:       []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
-		HostBound:  true, Preflights: true, Risk: activities.Medium, Strategy: activities.Snapshot,
+		UndoParams: undoParams("checkpoint"), Keys: keys(),
+		HostBound: true, Preflights: true, Risk: activities.Medium, Strategy: activities.Snapshot,
 		Undo: "What the folder held before is kept, and the paths that were changed are put back exactly, but for access " +
 			"times, times of creation and inode numbers.",
 		Redo: "It runs again: the folder holds what the checkpoint has, as long as that is kept.",
@@ -57,7 +59,7 @@ func (a *restore) Preflight(ctx context.Context, o activities.Outlook) error {
 	if err != nil {
 		return err
 	}
-	problems := []error{a.preflight(ctx, o, p.Path)}
+	problems := []error{a.preflight(ctx, o, p.where)}
 	if !o.Awaits("checkpoint") && !isCheckpoint(p.Checkpoint) {
 		problems = append(problems, refuseName(p.Checkpoint))
 	}
@@ -87,14 +89,24 @@ func (a *restore) wanted(ctx context.Context, name string, at location) (want sn
 	case err != nil:
 		return nil, l, explain(err)
 	case kept.Root != at.path:
-		return nil, l, activities.Errorf(activities.Refused, "checkpoint: %s is of folder %s, not of %s", name, kept.Root,
-			at.path)
+		return nil, l, activities.Errorf(activities.Refused, "checkpoint: %s is of what was at %s, and %s is at %s", name,
+			kept.Root, at.name, at.path)
 	}
 	if err := checkRights(kept.Content); err != nil {
 		return nil, l, err
 	}
 	l, err = a.lookBack(ctx, at, kept)
 	return kept.Content, l, err
+}
+
+// locateAgain finds the folder of a record.
+func (a *restore) locateAgain(ctx context.Context, rec restoreRecord) (at location, err error) {
+	if at, err = a.locate(ctx, rec.where); err == nil && at.path != rec.At {
+		at.close()
+		err = activities.RefuseCurrent(at.key, "%s is at %s now, and the step put back what was at %s", at.name, at.path,
+			rec.At)
+	}
+	return at, err
 }
 
 // Plan says what would change, path by path.
@@ -110,7 +122,7 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 	if err != nil {
 		return c, err
 	}
-	at, err := a.locateThere(p.Path)
+	at, err := a.locateThere(ctx, p.where)
 	if err != nil {
 		return c, err
 	}
@@ -119,7 +131,7 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 	if err != nil {
 		return c, err
 	}
-	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
 	before, err := a.store.Scan(ctx, at.root(), snapshot.Look{Leave: look.leaves, Progress: progress})
 	if err == nil {
@@ -138,12 +150,12 @@ func describe(at location, name string, before, wanted snapshot.Content) (c acti
 	}
 	changed := before.Differs(after)
 	c = activities.Change{
-		Summary:  "put folder " + at.path + " back to " + name + ": " + activities.CountOf(len(changed), "path") + " differ",
+		Summary:  "put " + at.name + " back to " + name + ": " + activities.CountOf(len(changed), "path") + " differ",
 		Diff:     lines(changed, before, after),
 		Strategy: activities.Snapshot, Risk: activities.Medium, Unchanged: len(changed) == 0,
 		Undo:   "what the folder holds now is kept, and the paths that change are put back",
-		Keys:   []string{keyPrefix + at.path},
-		Digest: activities.DigestOf([]byte(at.path), []byte(before.Digest()), []byte(after.Digest())),
+		Keys:   []string{at.key},
+		Digest: activities.DigestOf([]byte(at.key), []byte(at.path), []byte(before.Digest()), []byte(after.Digest())),
 	}
 	if len(stay) > 0 {
 		c.Facts = []string{"stays: " + describeStay(stay)}
@@ -152,7 +164,7 @@ func describe(at location, name string, before, wanted snapshot.Content) (c acti
 		c.Summary = strings.TrimSuffix(c.Summary, "differ") + "differs"
 	}
 	if len(changed) == 0 {
-		c.Summary = "leave folder " + at.path + ": it holds what " + name + " has"
+		c.Summary = "leave " + at.name + ": it holds what " + name + " has"
 	}
 	return c, nil
 }
@@ -196,14 +208,14 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 	if step == nil {
 		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a restore"}, nil
 	}
-	at, err := a.locate(step.Path)
+	at, err := a.locateAgain(ctx, step.restoreRecord)
 	if err != nil {
 		return o, err
 	}
 	defer at.close()
 	now, err := a.store.Scan(ctx, at.root(), snapshot.Look{Leave: step.leaves})
 	if errors.Is(err, fs.ErrNotExist) {
-		return activities.Observation{State: activities.Elsewise, Detail: step.Path + " is gone"}, nil
+		return activities.Observation{State: activities.Elsewise, Detail: at.name + " is gone"}, nil
 	}
 	if err != nil {
 		return o, err
@@ -224,18 +236,18 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 	case len(step.left(now)) == 0:
 		o.State = activities.AsLeft
 	default:
-		o = activities.Observation{State: activities.Elsewise, Detail: step.Path + " was put back in part"}
+		o = activities.Observation{State: activities.Elsewise, Detail: at.name + " was put back in part"}
 	}
 	return o, nil
 }
 
-func (a *restore) Release(_ context.Context, e activities.Entry) error {
+func (a *restore) Release(ctx context.Context, e activities.Entry) error {
 	t, err := a.token(e)
 	if err == nil {
 		_, err = t.DecideReleasing()
 	}
 	if err == nil {
-		err = a.clearStage(t, e)
+		err = a.clearStage(ctx, t, e)
 	}
 	if err != nil {
 		return err

@@ -135,7 +135,7 @@ func (a *restore) Undo(ctx context.Context, e activities.Entry,
 	if err != nil || u.Outcome == activities.Drifted {
 		return u, err
 	}
-	return u, a.clearStage(t, e) // from here on no other call does more
+	return u, a.clearStage(ctx, t, e) // from here on no other call does more
 }
 
 // settle undoes what has no outcome yet, and keeps that.
@@ -164,12 +164,12 @@ func (a *restore) settle(ctx context.Context, t *journal.Token, e activities.Ent
 }
 
 // clearStage removes the stage of a token that has a record.
-func (a *restore) clearStage(t *journal.Token, e activities.Entry) error {
+func (a *restore) clearStage(ctx context.Context, t *journal.Token, e activities.Entry) error {
 	var rec restoreRecord
 	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
 		return err
 	}
-	at, err := a.locate(rec.Path)
+	at, err := a.locateAgain(ctx, rec)
 	if activities.TypeOf(err) == activities.Refused { // what it was in is gone, and the stage with it
 		return nil
 	}
@@ -183,16 +183,19 @@ func (a *restore) clearStage(t *journal.Token, e activities.Entry) error {
 // takeBack puts back what the step has changed.
 func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.Entry, s *step,
 	d activities.Decision) (u activities.Undone, err error) {
-	at, err := a.locate(s.Path)
+	at, err := a.locateAgain(ctx, s.restoreRecord)
 	if err != nil {
 		return u, err
 	}
 	defer at.close()
-	progress, stop := snapshot.Show(ctx, "folder "+at.path)
+	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
 	if why := at.unusable(); why != "" {
 		return u, activities.Errorf(activities.ActionFailed,
-			"folder %s %s; make it (mkdir), and what it held is put into it", at.path, why)
+			"%s %s; make it (mkdir %s), and what it held is put into it", at.name, why, at.path)
+	}
+	if err := at.checkSettled(ctx); err != nil {
+		return u, activities.Errorf(activities.ActionFailed, "%v", err)
 	}
 	if s.label != "" && isChanging(at) {
 		return u, activities.Errorf(activities.ActionFailed, changing, at.path)
@@ -219,20 +222,23 @@ func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.E
 		drift := back.drift(now)
 		if drift.Digest != d.Force {
 			return activities.Undone{Outcome: activities.Drifted, Drift: drift,
-				Observed: "folder " + at.path + " is not as the step left it: " + newer[0]}, nil
+				Observed: at.name + " is not as the step left it: " + newer[0]}, nil
 		}
 		r.Seen = now
 	}
 	differs, err := r.Run(ctx)
+	if err == nil {
+		err = at.checkSettled(ctx)
+	}
 	if err != nil {
 		return u, explain(err)
 	}
 	differs = slices.DeleteFunc(differs, func(at string) bool { _, is := slices.BinarySearch(s.changed, at); return !is })
 	if len(differs) > 0 {
-		return u, fmt.Errorf("folder %s is being changed by someone else: %s is not as it was put back", at.path, differs[0])
+		return u, fmt.Errorf("%s is being changed by someone else: %s is not as it was put back", at.name, differs[0])
 	}
 	u = activities.Undone{Outcome: activities.Restored,
-		Observed: fmt.Sprintf("folder %s: %s as before", at.path, activities.CountOf(len(s.changed), "path"))}
+		Observed: fmt.Sprintf("%s: %s as before", at.name, activities.CountOf(len(s.changed), "path"))}
 	if len(back.stay) > 0 {
 		u.Outcome, u.Losses = activities.Residue, []string{describeStay(back.stay)}
 	}

@@ -17,7 +17,7 @@ func (*verify) Spec() activities.Spec {
 		Params:  activities.ParamsSchema[restoreParams](),
 		Outputs: map[string]string{"paths": "how many files, folders and links the checkpoint holds"},
 
-		UndoParams: []string{"path"}, Keys: []activities.Key{{Prefix: keyPrefix, Param: "path", Path: true}},
+		UndoParams: undoParams(), Keys: keys(),
 		HostBound: true, Preflights: true, ReadOnly: true, Risk: activities.Low, Strategy: activities.NoUndo,
 		Undo: "it changes nothing.",
 	}
@@ -26,9 +26,9 @@ func (*verify) Spec() activities.Spec {
 func (a *verify) Plan(_ context.Context, _ activities.Entry, s activities.Step) (activities.Change, error) {
 	p, err := activities.DecodeParams[restoreParams](s.With)
 	return activities.Change{
-		Summary: "verify checkpoint " + p.Checkpoint + " of folder " + p.Path, Strategy: activities.NoUndo,
+		Summary: "verify checkpoint " + p.Checkpoint + " of " + p.key(), Strategy: activities.NoUndo,
 		Risk: activities.Low,
-		Undo: "it changes nothing", Unchanged: true, Keys: []string{keyPrefix + p.Path}, Digest: activities.DigestOf(s.With),
+		Undo: "it changes nothing", Unchanged: true, Keys: []string{p.key()}, Digest: activities.DigestOf(s.With),
 	}, err
 }
 
@@ -41,7 +41,7 @@ func (a *verify) Apply(ctx context.Context, _ activities.Entry, s activities.Ste
 	if want != "" && want != activities.DigestOf(s.With) {
 		return r, activities.Errorf(activities.StaleApproval, "it is another checkpoint than the one that was approved")
 	}
-	at, err := a.locateThere(p.Path)
+	at, err := a.locateThere(ctx, p.where)
 	if err != nil {
 		return r, err
 	}
@@ -56,7 +56,7 @@ func (a *verify) Apply(ctx context.Context, _ activities.Entry, s activities.Ste
 		return r, explain(err)
 	}
 	return activities.Result{
-		Summary: "checkpoint " + p.Checkpoint + " of folder " + p.Path + " is whole: " +
+		Summary: "checkpoint " + p.Checkpoint + " of " + at.name + " is whole: " +
 			activities.CountOf(content.Paths(), "path"),
 		Outputs: map[string]any{"paths": content.Paths()},
 	}, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})

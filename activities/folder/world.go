@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
@@ -20,12 +21,16 @@ type Config struct {
 	// Roots are the folders in which folders may be checkpointed and restored; anything else is
 	// refused. A root itself is not: what is put back is staged beside a folder.
 	Roots []string
+	// Engine is the address of the Docker engine whose volumes and containers steps may keep and put
+	// back. Defaults to none.
+	Engine string
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool
 }
 
 type world struct {
 	roots   []root
+	engine  Engine // nil: none
 	store   *snapshot.Store
 	journal *journal.Journal
 }
@@ -38,10 +43,16 @@ type root struct {
 
 // New opens the world.
 func New(c Config) (activities.World, error) {
-	if len(c.Roots) == 0 {
+	if len(c.Roots) == 0 && c.Engine == "" {
 		return activities.World{}, errors.New("folder: Roots is empty; name the folders whose folders steps may restore")
 	}
 	w := &world{}
+	if c.Engine != "" {
+		var err error
+		if w.engine, err = engine.Connect(c.Engine); err != nil {
+			return activities.World{}, err
+		}
+	}
 	for _, given := range c.Roots {
 		r := root{given: filepath.Clean(given)}
 		var err error

@@ -79,6 +79,13 @@ func stateOf(runs bool) string {
 	return "is stopped"
 }
 
+func verbOf(run bool) string {
+	if run {
+		return "start"
+	}
+	return "stop"
+}
+
 func (c *call) plan(ctx context.Context) (activities.Change, error) {
 	if err := c.token.CheckOpen(); err != nil {
 		return activities.Change{}, err
@@ -95,11 +102,11 @@ func (c *call) change(runs bool) activities.Change {
 		Unchanged: !c.does || runs == c.starts(),
 		Digest:    activities.DigestOf([]byte(c.Entry.Action), []byte(c.name), fmt.Append(nil, runs, c.does)),
 	}
-	verb, back := "stop", "it is started again"
+	back := "it is started again"
 	if c.starts() {
-		verb, back = "start", "it is stopped again"
+		back = "it is stopped again"
 	}
-	change.Summary = fmt.Sprintf("%s the unit %s, which %s", verb, c.name, stateOf(runs))
+	change.Summary = fmt.Sprintf("%s the unit %s, which %s", verbOf(c.starts()), c.name, stateOf(runs))
 	if !c.does {
 		change.Summary = fmt.Sprintf("leave the unit %s as it is", c.name)
 	}
@@ -186,17 +193,13 @@ func (c *call) switchTo(ctx context.Context, run bool) error {
 
 // force starts or stops the unit, as which it may look already.
 func (c *call) force(ctx context.Context, run bool) error {
-	command := c.unit.Stop
-	if run {
-		command = c.unit.Start
-	}
-	if err := runCommand(ctx, command); err != nil {
+	if err := c.unit.switchTo(ctx, run); err != nil {
 		return fmt.Errorf("unit %s: %w", c.name, err)
 	}
 	runs, err := c.unit.runs(ctx)
 	if err == nil && runs != run {
-		err = activities.Errorf(activities.ActionFailed, "unit %s: %s has succeeded, and the unit %s", c.name, command[0],
-			stateOf(runs))
+		err = activities.Errorf(activities.ActionFailed, "unit %s: what is to %s it has succeeded, and the unit %s", c.name,
+			verbOf(run), stateOf(runs))
 	}
 	return err
 }

@@ -24,6 +24,13 @@ const (
 // runs asks whether the unit runs. Any other answer than yes and no is an error: what cannot be
 // asked is neither.
 func (u Unit) runs(ctx context.Context) (bool, error) {
+	if u.Container != "" {
+		b, err := u.openContainer()
+		if err != nil {
+			return false, err
+		}
+		return b.runs(ctx)
+	}
 	err := runCommand(ctx, u.Running)
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -33,6 +40,21 @@ func (u Unit) runs(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	return false, fmt.Errorf("whether the unit runs is not known: %w", err)
+}
+
+// switchTo has the unit start or stop.
+func (u Unit) switchTo(ctx context.Context, run bool) error {
+	switch {
+	case u.Container != "":
+		b, err := u.openContainer()
+		if err != nil {
+			return err
+		}
+		return b.switchTo(ctx, run)
+	case run:
+		return runCommand(ctx, u.Start)
+	}
+	return runCommand(ctx, u.Stop)
 }
 
 // maxOutput is how much of the end of a command's output an error has.

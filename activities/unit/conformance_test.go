@@ -11,12 +11,13 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/unit"
 )
 
 func TestMain(m *testing.M) {
 	unit.Attend()
-	os.Exit(actiontest.Main(m, stopCase, startCase))
+	containertest.Main(m, stopCase, startCase)
 }
 
 func TestStopConforms(t *testing.T) { actiontest.Run(t, stopCase) }

@@ -8,7 +8,10 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
+
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
 )
 
 // health is unit.health. It changes nothing.
@@ -140,6 +143,9 @@ func (u Unit) ask(ctx context.Context) answer {
 	command := u.Health.Command
 	if len(command) == 0 {
 		command = u.Running
+		if u.Container != "" {
+			return u.askContainer(ctx)
+		}
 	}
 	err := runCommand(ctx, command)
 	switch exit, ran := errors.AsType[*exec.ExitError](err); {
@@ -151,6 +157,26 @@ func (u Unit) ask(ctx context.Context) answer {
 		return answer{asked: true, detail: fmt.Sprintf("%s has not answered within %v", command[0], oneQuestion)}
 	}
 	return answer{detail: err.Error()}
+}
+
+// askContainer asks whether the container runs, and what its own health check says where its image
+// has one.
+func (u Unit) askContainer(ctx context.Context) answer {
+	b, err := u.openContainer()
+	if err != nil {
+		return answer{detail: err.Error()}
+	}
+	c, err := b.engine.ContainerInspect(ctx, b.name)
+	switch {
+	case err != nil:
+		return answer{detail: engine.Explain("looking at container "+b.name, err).Error()}
+	case !c.State.Running || c.State.Paused:
+		return answer{asked: true, detail: fmt.Sprintf("container %s is %s", b.name, c.State.Status)}
+	case c.State.Health != nil && c.State.Health.Status != container.NoHealthcheck:
+		return answer{asked: true, healthy: c.State.Health.Status == container.Healthy,
+			detail: fmt.Sprintf("container %s is %s", b.name, c.State.Health.Status)}
+	}
+	return answer{asked: true, healthy: true, detail: "container " + b.name + " runs"}
 }
 
 // asker follows no redirect: a login page elsewhere would be taken for health.

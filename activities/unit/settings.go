@@ -1,8 +1,10 @@
 package unit
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -18,10 +20,18 @@ var Kind = activities.Kind{
 type Settings struct {
 	// Units are the units that steps may stop and start, by name. Required.
 	Units map[string]Unit `yaml:"units"`
+	// Engine is the address of the Docker engine of units that are containers. Defaults to DOCKER_HOST,
+	// else the default socket.
+	Engine string `yaml:"engine"`
 }
 
-// Unit says how a unit is stopped and started: by systemd, or by three commands.
+// Unit says how a unit is stopped and started: by systemd, by a Docker engine, or by three
+// commands.
 type Unit struct {
+	// Container is the name of a container.
+	Container string `yaml:"container" json:"container,omitempty"`
+	// Engine is the address of its engine, as the section has it.
+	Engine string `yaml:"-" json:"engine,omitempty"`
 	// Systemd is the name of the unit of systemd, such as shop.service.
 	Systemd string `yaml:"systemd" json:"systemd,omitempty"`
 	// Start is the program that starts it, with its arguments and without a shell. It returns when the
@@ -33,7 +43,8 @@ type Unit struct {
 	// Running is a program that exits with status 0 if the unit runs, and with 1 or 3 if it does not.
 	// Any other status says that it could not be asked.
 	Running []string `yaml:"running" json:"running,omitempty"`
-	// Health says how to ask whether it works. Defaults to whether it runs.
+	// Health says how to ask whether it works. Defaults to whether it runs; of a container, with the
+	// health check of its image.
 	Health Health `yaml:"health" json:"health,omitzero"`
 }
 
@@ -64,13 +75,17 @@ func (s *Settings) Check(_ activities.Opening, bad activities.Bad) error {
 
 func (u Unit) check(field string, bad activities.Bad) {
 	commands := map[string][]string{"start": u.Start, "stop": u.Stop, "running": u.Running}
+	by := cmp.Or(u.Systemd, u.Container)
+	if u.Systemd != "" && u.Container != "" {
+		bad(field, "it has both systemd and container; give one of the two")
+	}
 	for _, what := range slices.Sorted(maps.Keys(commands)) {
 		command := commands[what]
 		switch {
-		case u.Systemd != "" && len(command) > 0:
-			bad(field+"."+what, "it stands beside systemd: %s, which says the same; give one of the two", u.Systemd)
-		case u.Systemd == "" && len(command) == 0:
-			bad(field+"."+what, "is missing; give systemd, or all of start, stop and running")
+		case by != "" && len(command) > 0:
+			bad(field+"."+what, "it stands beside %s, which says the same; give one of the two", by)
+		case by == "" && len(command) == 0:
+			bad(field+"."+what, "is missing; give systemd, container, or all of start, stop and running")
 		case len(command) > 0 && command[0] == "":
 			bad(field+"."+what, "names no program")
 		}
@@ -101,6 +116,7 @@ func (u Unit) withCommands() Unit {
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
 	units := map[string]Unit{}
 	for name, u := range s.Units {
+		u.Engine = cmp.Or(s.Engine, os.Getenv("DOCKER_HOST"))
 		units[name] = u.withCommands()
 	}
 	return New(Config{State: filepath.Join(o.State, "unit"), Units: units, LookOnly: o.LookOnly})

@@ -168,12 +168,12 @@ func TestHealthIsAsked(t *testing.T) {
 
 func TestBadUnitsAreRefused(t *testing.T) {
 	for said, u := range map[string]unit.Unit{
-		"units.app.start: is missing; give systemd, or all of start, stop and running": {Stop: []string{"x"}, Running: []string{"x"}},
-		"units.app.stop: it stands beside systemd: a.service":                          {Systemd: "a.service", Stop: []string{"x"}},
-		`units.app.systemd: "/a.service" must be the name of a unit`:                   {Systemd: "/a.service"},
-		"units.app.running: names no program":                                          {Start: []string{"x"}, Stop: []string{"x"}, Running: []string{""}},
-		`units.app.health.url: "there" must be a URL`:                                  {Systemd: "a.service", Health: unit.Health{URL: "there"}},
-		"units.app.health: it has both url and command":                                {Systemd: "a.service", Health: unit.Health{URL: "http://x", Command: []string{"x"}}},
+		"units.app.start: is missing; give systemd, container, or all of start, stop and running": {Stop: []string{"x"}, Running: []string{"x"}},
+		"units.app.stop: it stands beside a.service":                                              {Systemd: "a.service", Stop: []string{"x"}},
+		`units.app.systemd: "/a.service" must be the name of a unit`:                              {Systemd: "/a.service"},
+		"units.app.running: names no program":                                                     {Start: []string{"x"}, Stop: []string{"x"}, Running: []string{""}},
+		`units.app.health.url: "there" must be a URL`:                                             {Systemd: "a.service", Health: unit.Health{URL: "there"}},
+		"units.app.health: it has both url and command":                                           {Systemd: "a.service", Health: unit.Health{URL: "http://x", Command: []string{"x"}}},
 	} {
 		var problems []string
 		err := (&unit.Settings{Units: map[string]unit.Unit{"app": u}}).Check(activities.Opening{},

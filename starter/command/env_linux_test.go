@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -9,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/network"
 	"github.com/jackc/pgx/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -16,6 +20,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/temporalproto"
 
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
@@ -320,6 +325,62 @@ func TestADatabaseGoesBackWithTheRest(t *testing.T) {
 		"SELECT string_agg(datname, ' ') FROM pg_database WHERE datname LIKE 'unwind_checkpoint_%'"))
 }
 
+// TestAContainerAndItsVolumeGoBackWithTheRest has a container that is the unit, and an upgrade in it
+// that fails.
+func TestAContainerAndItsVolumeGoBackWithTheRest(t *testing.T) {
+	testrun.NeedRoot(t, "the files of containers")
+	docker := containertest.Docker(t)
+	volume := "unwind-test-" + containertest.Random()
+	t.Cleanup(func() { // after the container is gone
+		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(context.Background(), volume, true))
+	})
+	box := containertest.Start(t, func(c *container.Config, h *container.HostConfig, _ *network.NetworkingConfig) {
+		c.StopTimeout = new(int)
+		h.Mounts = []mount.Mount{{Type: mount.TypeVolume, Source: volume, Target: "/data"}}
+	})
+	s := newSite(t)
+	s.stopWorker()
+	s.startWorker(s.worlds, func(c *host.Config) {
+		*c = c.With(&folder.Settings{Roots: []string{s.root}, Engine: "unix:///var/run/docker.sock"}).With(
+			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name}}})
+	})
+	parts := "  web: {container: " + box.Name + "}\n  data: {volume: " + volume + "}\n"
+	s.write("environment.yaml", "name: "+s.name+"\nparts:\n"+parts)
+	r := s.do("env", "apply", filepath.Join(s.root, "environment.yaml"))
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "parts.web.container: "+box.Name+" is put back while it is stopped; name the unit that stops it")
+	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nparts:\n  uploads: {folder: "+s.root+"/uploads}\n"+parts)
+	s.apply()
+	box.Run(t, "echo one >/srv/version; echo one >/data/schema; mkdir /data/rows; echo 1 >/data/rows/a")
+	before := containertest.Files(t, box)
+	first := s.checkpoint()
+	require.True(t, first.Quiesced)
+	require.True(t, *first.Healthy)
+	require.Equal(t, before, containertest.Files(t, box))
+	box.Run(t, "echo two >/srv/version; rm /bin/gzip; echo two >/data/schema; rm -r /data/rows")
+	s.sh("echo other >uploads/one")
+	broken := containertest.Files(t, box)
+	back := s.rollBack(first.ID)
+	require.Equal(t, before, containertest.Files(t, box))
+	require.Equal(t, []string{"data", "uploads", "web"}, back.Stages[3].Parts)
+	require.Equal(t, "container", first.Parts[2].Kind)
+	s.rollBack(back.Safety.ID)
+	require.Equal(t, broken, containertest.Files(t, box))
+
+	// Another container of that name is another one, and stays as it is.
+	require.NoError(t, docker.ContainerRename(t.Context(), box.ID, box.Name+"-old"))
+	require.NoError(t, docker.ContainerStop(t.Context(), box.ID, container.StopOptions{}))
+	other := containertest.Start(t, func(c *container.Config, _ *container.HostConfig, _ *network.NetworkingConfig) {
+		c.StopTimeout = new(int)
+	})
+	require.NoError(t, docker.ContainerRename(t.Context(), other.ID, box.Name))
+	r = s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, "is of what was at")
+	require.Contains(t, r.out, "stop             unit.stop          never ran")
+	require.Equal(t, "other\n", s.sh("cat uploads/one"))
+}
+
 func readText(t *testing.T, dsn, sql string) (text string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), dsn)
@@ -438,7 +499,7 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 		"name: A\nparts: {}":               `name: "A" must begin with a small letter`,
 		"name: a\nprats: {}":               "field prats not found; known fields: name, owner, on, unit",
 		"name: a\nparts: {x: {folder: x}}": `parts.x.folder: "x" must be an absolute path`,
-		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git and postgres",
+		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres",
 		"name: a\nparts: {x: {folder: /x, ignored: true}}":                   "parts.x.ignored: it says what becomes of files that git ignores",
 		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",
 		"name: a\nhealthy: soon\nparts: {x: {folder: /x}}":                   `healthy: "soon" must be a time above zero`,

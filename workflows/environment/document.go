@@ -38,8 +38,10 @@ type Part struct {
 	Folder string `yaml:"folder,omitempty" json:"folder,omitempty" jsonschema:"A folder, by its absolute path, with all that is in it."`
 	Git    string `yaml:"git,omitempty" json:"git,omitempty" jsonschema:"A git repository, by the absolute path of its folder: commit, branches, index, tree and untracked files."`
 	// Ignored goes with Git.
-	Ignored  bool   `yaml:"ignored,omitempty" json:"ignored,omitempty" jsonschema:"With git: whether files that git ignores are kept and put back as well."`
-	Postgres string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
+	Ignored   bool   `yaml:"ignored,omitempty" json:"ignored,omitempty" jsonschema:"With git: whether files that git ignores are kept and put back as well."`
+	Volume    string `yaml:"volume,omitempty" json:"volume,omitempty" jsonschema:"A Docker volume, by its name, with all that is in it."`
+	Container string `yaml:"container,omitempty" json:"container,omitempty" jsonschema:"A Docker container, by its name: what has changed in the files of its image. The unit stops it."`
+	Postgres  string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
 }
 
 // Retention says which checkpoints are kept besides those that are pinned.
@@ -65,6 +67,8 @@ func (r Retention) WithDefaults() Retention {
 // kind is a kind of part: how it is captured and put back.
 type kind struct {
 	name string
+	// of is the name of its resource in a part; empty: it is of another kind.
+	of func(Part) string
 	// param names its resource for these actions. A kind without verify is verified by its restore.
 	capture, restore, verify, param string
 	stage                           Stage
@@ -74,12 +78,20 @@ type kind struct {
 }
 
 var kinds = []kind{
-	{name: "folder", capture: "folder.checkpoint", restore: "folder.restore", verify: "folder.verify", param: "path",
-		stage: RestoreFiles},
-	{name: "git", capture: "folder.checkpoint", restore: "folder.restore", verify: "folder.verify", param: "path",
-		stage: RestoreFiles, with: map[string]any{"git": true}},
-	{name: "postgres", capture: "postgres.checkpoint", restore: "postgres.restore", param: "database",
-		stage: RestoreDatabases, with: map[string]any{"as": "copy"}, gate: "none"},
+	keptAsFolder(kind{name: "folder", param: "path", of: func(p Part) string { return p.Folder }}),
+	keptAsFolder(kind{name: "git", param: "path", of: func(p Part) string { return p.Git },
+		with: map[string]any{"git": true}}),
+	keptAsFolder(kind{name: "volume", param: "volume", of: func(p Part) string { return p.Volume }}),
+	keptAsFolder(kind{name: "container", param: "container", of: func(p Part) string { return p.Container }}),
+	{name: "postgres", param: "database", of: func(p Part) string { return p.Postgres },
+		capture: "postgres.checkpoint", restore: "postgres.restore", stage: RestoreDatabases,
+		with: map[string]any{"as": "copy"}, gate: "none"},
+}
+
+// keptAsFolder is a kind that the world of folders captures and puts back.
+func keptAsFolder(k kind) kind {
+	k.capture, k.restore, k.verify, k.stage = "folder.checkpoint", "folder.restore", "folder.verify", RestoreFiles
+	return k
 }
 
 func kindNamed(name string) kind {
@@ -88,19 +100,18 @@ func kindNamed(name string) kind {
 
 // kindOf is the kind of a part, and the name of its resource.
 func (p Part) kindOf() (kind, string) {
-	switch {
-	case p.Git != "":
-		return kindNamed("git"), p.Git
-	case p.Postgres != "":
-		return kindNamed("postgres"), p.Postgres
+	for _, k := range kinds {
+		if resource := k.of(p); resource != "" {
+			return k, resource
+		}
 	}
-	return kindNamed("folder"), p.Folder
+	return kinds[0], ""
 }
 
 // Kind is the kind of the part, and Resource the name of what it is.
 func (p Part) Kind() string { k, _ := p.kindOf(); return k.name }
 
-// Resource is the path of a folder, or the name of a database.
+// Resource is the path of a folder, or the name of what it is else.
 func (p Part) Resource() string { _, r := p.kindOf(); return r }
 
 // partNames are the names of the parts, in their order.
@@ -182,6 +193,9 @@ func (d Document) Check() error {
 			bad(field, "the name %v", err)
 		}
 		p.check(field, bad)
+		if p.Container != "" && d.Unit == "" {
+			bad(field+".container", "%s is put back while it is stopped; name the unit that stops it with unit:", p.Container)
+		}
 		k, resource := p.kindOf()
 		if other, twice := resources[k.param+":"+resource]; twice {
 			bad(field, "%s is already the part %s", resource, other)
@@ -200,13 +214,14 @@ func (d Document) Check() error {
 
 func (p Part) check(field string, bad activities.Bad) {
 	set := 0
-	for _, resource := range []string{p.Folder, p.Git, p.Postgres} {
-		if resource != "" {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		if names[i] = k.name; k.of(p) != "" {
 			set++
 		}
 	}
 	if set != 1 {
-		bad(field, "it has %s; give one of folder, git and postgres", activities.CountOf(set, "kind"))
+		bad(field, "it has %s; give one of %s", activities.CountOf(set, "kind"), strings.Join(names, ", "))
 		return
 	}
 	if k, resource := p.kindOf(); k.param == "path" && (!path.IsAbs(resource) || path.Clean(resource) != resource) {

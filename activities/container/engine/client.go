@@ -70,6 +70,7 @@ type Client interface { //nolint:interfacebloat // it is one client, and each me
 	ImageRemove(ctx context.Context, image string, options image.RemoveOptions) ([]image.DeleteResponse, error)
 
 	VolumeInspect(ctx context.Context, volume string) (dockervolume.Volume, error)
+	VolumeList(ctx context.Context, options dockervolume.ListOptions) (dockervolume.ListResponse, error)
 }
 
 // Connect makes a client for the engine at host, by default DOCKER_HOST or else the usual socket.

@@ -369,6 +369,27 @@ func HasLayers(dir, container string) (bool, error) {
 	return err != nil || b.hasLayers(), err
 }
 
+// Covers reports whether the book in dir has layers over a container that hold something which the
+// container's own root has not. It takes no lock, as HasLayers does not.
+func Covers(dir, container string) (bool, error) {
+	dir = filepath.Join(dir, container)
+	if !hasBook(dir) {
+		return false, nil
+	}
+	b, err := readBook(dir, container)
+	if err != nil || b.Doing != nil || b.Landing != nil {
+		return true, err
+	}
+	layers := b.chain(b.Upper)
+	for _, n := range layers[slices.Index(layers, b.Base)+1:] { // all, where none has been written into the root
+		held, err := os.ReadDir(layer.Content(dir, n))
+		if err != nil || len(held) > 0 {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
 // hasLayers reports whether there are layers of the container, or checkpoints of it.
 func (b *book) hasLayers() bool {
 	return b.Upper != 0 || len(b.Marks) > 0 || b.Doing != nil || b.Landing != nil

@@ -1,0 +1,181 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/volume"
+	"golang.org/x/sys/unix"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+)
+
+// Engine is what is asked of a Docker engine. No method changes anything.
+type Engine interface {
+	sidecar.Lister
+	DataRoot(ctx context.Context) (string, error)
+	VolumeInspect(ctx context.Context, volume string) (volume.Volume, error)
+	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
+	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
+}
+
+// asksEngine is an error where this worker cannot read an engine's files.
+func (w *world) asksEngine() error {
+	switch {
+	case w.engine == nil:
+		return activities.Errorf(activities.Refused,
+			"this worker knows folders only: folder.engine in its config names the Docker engine whose volumes and containers "+
+				"steps may keep and put back")
+	case os.Geteuid() != 0:
+		return activities.Errorf(activities.Refused,
+			"volumes and the files of containers are root's: the worker must be root on the engine's host")
+	}
+	return nil
+}
+
+// locateVolume finds the folder of a volume.
+func (w *world) locateVolume(ctx context.Context, name string) (at location, err error) {
+	if err := w.asksEngine(); err != nil {
+		return at, err
+	}
+	const tries = 3 // what is written into it meanwhile changes its times
+	for range tries {
+		v, err := w.engine.VolumeInspect(ctx, name)
+		if engine.IsNotFound(err) {
+			return at, activities.RefuseCurrent(volumeKey+name,
+				"volume: the engine has no volume %q; docker volume ls lists those that it has", name)
+		}
+		if err != nil {
+			return at, engine.Explain("looking at volume "+name, err)
+		}
+		if v.Driver != "local" || len(v.Options) > 0 {
+			return at, activities.Errorf(activities.Refused,
+				"volume: %s is of driver %s with options %v; only volumes in folders of the engine can be kept", name, v.Driver,
+				v.Options)
+		}
+		if isMadeAt(v.Mountpoint, v.CreatedAt) {
+			at = location{path: v.Mountpoint, name: "volume " + name, key: volumeKey + name}
+			at.settled = func(ctx context.Context) error { return w.checkWriters(ctx, name) }
+			at.parent, err = os.Open(filepath.Dir(v.Mountpoint))
+			return at, err
+		}
+	}
+	return at, activities.Errorf(activities.Refused,
+		"volume: %s is not in a folder of this worker's host; run the worker on the engine's host", name)
+}
+
+// isMadeAt says that a folder of this host is that of a volume of which an engine gives this time:
+// it reads it from the folder.
+func isMadeAt(folder, time string) bool {
+	for _, dir := range []string{folder, filepath.Dir(folder)} {
+		var st unix.Stat_t
+		if unix.Lstat(dir, &st) != nil {
+			return false
+		}
+		if isTime(st.Ctim, time) || isTime(st.Mtim, time) {
+			return true
+		}
+	}
+	return false
+}
+
+func isTime(ts unix.Timespec, said string) bool {
+	at, err := time.Parse(time.RFC3339, said)
+	return err == nil && at.Unix() == ts.Sec
+}
+
+// checkWriters is an error where a container runs that may write to a volume.
+func (w *world) checkWriters(ctx context.Context, name string) error {
+	users, err := w.engine.ContainerList(ctx, container.ListOptions{Filters: filters.NewArgs(filters.Arg("volume", name))})
+	if err != nil {
+		return engine.Explain("looking for containers with volume "+name, err)
+	}
+	for _, c := range users {
+		if slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool { return m.Name == name && m.RW }) {
+			return activities.RefuseCurrent(volumeKey+name, "volume: container %s runs and may write to %s; stop it first",
+				strings.TrimPrefix(strings.Join(c.Names, " "), "/"), name)
+		}
+	}
+	return nil
+}
+
+// locateContainer finds the folder in which an engine keeps what has changed in the files of a
+// container.
+func (w *world) locateContainer(ctx context.Context, name string) (at location, err error) {
+	if err := w.asksEngine(); err != nil {
+		return at, err
+	}
+	c, err := w.inspect(ctx, name)
+	if err != nil {
+		return at, err
+	}
+	root, err := w.engine.DataRoot(ctx)
+	if err != nil {
+		return at, engine.Explain("asking for the engine's folder", err)
+	}
+	if _, err := os.Lstat(filepath.Join(root, "containers", c.ID)); err != nil {
+		return at, activities.Errorf(activities.Refused,
+			"container: %s is not in %s of this worker's host (%v); run the worker on the engine's host", name, root, err)
+	}
+	upper := c.GraphDriver.Data["UpperDir"]
+	if upper == "" {
+		return at, activities.Errorf(activities.Refused,
+			"container: the engine keeps the files of %s by %q, which has no folder of what has changed; use the storage "+
+				"driver overlay2", name, c.GraphDriver.Name)
+	}
+	covered, err := sidecar.Covers(ctx, w.engine, c.ID)
+	if err != nil {
+		return at, engine.Explain("looking for layers over container "+name, err)
+	}
+	if covered {
+		return at, activities.RefuseCurrent(containerKey+name,
+			"container: steps of a task that has not ended have changed %s, and what they did is in layers; end the task first",
+			name)
+	}
+	// fuse-overlayfs may hold back what has been written until it is unmounted
+	at = location{path: upper, name: "container " + name, key: containerKey + name,
+		restless: c.GraphDriver.Name != "overlay2"}
+	at.settled = func(ctx context.Context) error { return w.checkStopped(ctx, c) }
+	at.parent, err = os.Open(filepath.Dir(upper))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = activities.Errorf(activities.Refused, "container: %s of %s is not on this worker's host", upper, name)
+	}
+	return at, err
+}
+
+func (w *world) inspect(ctx context.Context, name string) (container.InspectResponse, error) {
+	c, err := w.engine.ContainerInspect(ctx, name)
+	if engine.IsNotFound(err) {
+		return c, activities.RefuseCurrent(containerKey+name,
+			"container: the engine has no container %q; docker ps --all lists those that it has", name)
+	}
+	return c, engine.Explain("looking for container "+name, err)
+}
+
+// checkStopped is an error where a container runs, or has run since it was inspected: then its
+// files are in use.
+func (w *world) checkStopped(ctx context.Context, was container.InspectResponse) error {
+	name := engine.NameOf(was)
+	now, err := w.inspect(ctx, was.ID)
+	switch {
+	case err != nil:
+		return err
+	case now.State.Running || now.State.Restarting || now.State.Paused:
+		return activities.RefuseCurrent(containerKey+name,
+			"container: %s runs, and its files are in use; stop it first (docker stop %[1]s)", name)
+	case !was.State.Running && now.State.StartedAt != was.State.StartedAt:
+		return fmt.Errorf("container %s was started meanwhile, and its files were in use", name)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package unit_test
+
+import (
+	"testing"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/network"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/unit"
+)
+
+// TestAContainerIsAUnit has one whose stop takes a second.
+func TestAContainerIsAUnit(t *testing.T) {
+	wait := 1
+	c := containertest.Start(t, func(c *container.Config, _ *container.HostConfig, _ *network.NetworkingConfig) {
+		c.StopTimeout = &wait
+	})
+	runs := func() bool { return c.Inspect(t).State.Running }
+	b := newBed(t, unit.Unit{Container: c.Name})
+	r, err := b.apply("unit.health", app)
+	require.NoError(t, err)
+	require.Equal(t, "container "+c.Name+" runs", r.Outputs["detail"])
+	r, err = b.apply("unit.stop", app)
+	require.NoError(t, err)
+	require.Equal(t, true, r.Outputs["ran"])
+	require.False(t, runs())
+	_, err = b.apply("unit.health", app)
+	require.ErrorContains(t, err, "container "+c.Name+" is exited")
+
+	// A stop is still under way when the undo comes, and the container looks as if it ran.
+	require.NoError(t, c.ContainerStart(t.Context(), c.ID, container.StartOptions{}))
+	killed, _ := c.Events(t.Context(), events.ListOptions{Filters: filters.NewArgs(filters.Arg("container", c.ID),
+		filters.Arg("event", string(events.ActionKill)))})
+	stopping := make(chan error, 1)
+	go func() { stopping <- c.ContainerStop(t.Context(), c.ID, container.StopOptions{}) }()
+	<-killed
+	undone, err := b.undo("unit.stop", app)
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome)
+	require.NoError(t, <-stopping)
+	require.True(t, runs())
+
+	_, err = newBed(t, unit.Unit{Container: "unwind-test-none"}).apply("unit.stop", app)
+	require.ErrorContains(t, err, "whether container unwind-test-none runs is not known")
+}
