@@ -26,6 +26,7 @@ func Command(ctx context.Context, args []string) (figures any, missed []string, 
 	flags.DurationVar(&o.Patience, "patience", 0, "how long a task may take, and once more in peace (default 4m)")
 	flags.IntVar(&o.Hosts, "workers", 0, "how many workers (default 3)")
 	flags.IntVar(&o.Side, "side", 0, "how many tasks side by side (default 6)")
+	flags.BoolVar(&o.Environments, "environments", false, "play environments in the place of tasks")
 	flags.BoolVar(&o.Keep, "keep", false, "keep the run's folder")
 	flags.Func("task", "play only the task of that `number`; may be given more than once", func(s string) error {
 		n, err := strconv.Atoi(s)

@@ -25,6 +25,10 @@
 // Databases are compared as their own programs dump them: with the dump from before, or with that
 // of a twin on which the same statements ran once without us.
 //
+// With Options.Environments, environments are played in the place of tasks: checkpoints, rollbacks
+// both ways, and some that are found not to work, with changes between them. After each answer all
+// parts must be as it says: as the checkpoint has them, or as they were.
+//
 // The engine itself is not ours to pause: a proxy between the workers and it stalls and drops
 // connections instead.
 package crash

@@ -37,17 +37,8 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 			return fmt.Errorf("setting up %s: %w", each, err)
 		}
 	}
-	for _, f := range p.Faults {
-		if f.At == "" {
-			continue
-		}
-		how := breakKill
-		if f.Kind == freezeAt {
-			how = breakStop
-		}
-		if err := (arm{f.At, how, p.ID}).armChild(r.fleet.members[f.Host].armed(), f.Nth); err != nil {
-			return err
-		}
+	if err := r.armFaults(p); err != nil {
+		return err
 	}
 	d := &driver{run: r, plan: p, decided: map[activities.Digest]time.Time{}, closed: make(chan compensations.Report, 1)}
 	if err := d.startTask(ctx); err != nil {
@@ -80,6 +71,37 @@ func (r *run) drive(ctx context.Context, p plan) (err error) {
 	}
 	r.record(p, e, v, frozen, time.Since(began))
 	return nil
+}
+
+// armFaults arms the points at which a process is to break.
+func (r *run) armFaults(p plan) error {
+	for _, f := range p.Faults {
+		if f.At == "" {
+			continue
+		}
+		how := breakKill
+		if f.Kind == freezeAt {
+			how = breakStop
+		}
+		if err := (arm{f.At, how, p.ID}).armChild(r.fleet.members[f.Host].armed(), f.Nth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inject has the other faults happen when their time has come, until ctx ends.
+func (r *run) inject(ctx context.Context, p plan, all *sync.WaitGroup, failed chan<- error) {
+	for _, f := range p.Faults {
+		if inject := injectors[f.Kind]; inject != nil {
+			all.Go(func() {
+				pause(ctx, f.After)
+				if r.truce.wait(ctx); ctx.Err() == nil {
+					failed <- inject(ctx, r, f)
+				}
+			})
+		}
+	}
 }
 
 // record counts a task and reports it.
@@ -219,16 +241,7 @@ func (d *driver) toTheEnd(ctx context.Context) (e taskEnd, v verdict, err error)
 	failed := make(chan error, len(d.plan.Faults))
 	defer injected.Wait()
 	defer cancel()
-	for _, f := range d.plan.Faults {
-		if inject := injectors[f.Kind]; inject != nil {
-			injected.Go(func() {
-				pause(ctx, f.After)
-				if d.truce.wait(ctx); ctx.Err() == nil {
-					failed <- inject(ctx, d.run, f)
-				}
-			})
-		}
-	}
+	d.inject(ctx, d.plan, &injected, failed)
 	d.chains = []string{d.first}
 	d.own(ctx, protocol.Chain{WorkflowID: d.plan.ID, RunID: d.first, FirstRunID: d.first})
 	e.Report, v, err = d.follow(ctx, failed)

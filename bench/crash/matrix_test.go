@@ -40,6 +40,32 @@ func TestMatrix(t *testing.T) {
 	require.NotZero(t, f.Unwound)
 }
 
+// TestEnvironmentsAreInTheMatrix plays a few environments, one of which is found not to work after a
+// rollback.
+func TestEnvironmentsAreInTheMatrix(t *testing.T) {
+	t.Parallel()
+	testrun.NeedProgram(t, "git", "install it")
+	o := Options{Environments: true, Seed: 1, Side: 2, Worlds: worlds(t), Log: t.Output()}
+	back := func(at string) plan {
+		p := drawSite(1, 0, 3, o.Worlds)
+		p.Site.Ops = []siteOp{{}, {Back: true}, {Back: true, To: 2}, {Back: true, Veto: true}}
+		p.Faults = []fault{{Kind: killAt, Host: p.Site.Host, At: at, Nth: 2}}
+		return p
+	}
+	o.plans = []plan{back("folder.restore:put-back")}
+	if testrun.Deep() {
+		o.plans, o.Kills, o.Seed = nil, 100, testrun.Rand(t).Uint64()
+		t.Logf("seed %d", o.Seed)
+	}
+	f, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
+	require.NotZero(t, f.Kills)
+	if o.plans != nil {
+		require.Equal(t, []int{4, 1, 1}, []int{f.Committed, f.Unwound, f.Points})
+	}
+}
+
 // TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that
 // has just put back what a command had changed in a volume: what the engine does not see is looked
 // at from within, and where the volume is.

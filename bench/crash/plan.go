@@ -41,6 +41,8 @@ type plan struct {
 	// Attempts is how often a step is tried.
 	Attempts int
 	Faults   []fault
+	// Site, where it is set, is an environment that is played in the place of a task.
+	Site *site
 }
 
 // draw draws task i.

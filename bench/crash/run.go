@@ -56,6 +56,10 @@ type Options struct {
 	// Tasks plays only those of the seed, by number; then Kills is no aim. Defaults to as many as it
 	// takes.
 	Tasks []int
+	// Environments plays environments in the place of tasks: checkpoints and rollbacks of a folder, a
+	// repository and a unit, with container and volume where there is the world container, and a
+	// database where there is postgres.
+	Environments bool
 	// Keep leaves the run's folder where it is, to be looked at.
 	Keep bool
 
@@ -183,7 +187,9 @@ type run struct {
 	wire      *wire
 	image     string
 	prior     *prior
-	closers   []func() error
+	// siteDatabases are those that no environment uses now.
+	siteDatabases []string
+	closers       []func() error
 
 	kills atomic.Int64
 	truce truce
@@ -203,7 +209,11 @@ func Run(ctx context.Context, o Options) (f Figures, err error) {
 		}
 	}()
 	for _, i := range r.Tasks {
-		r.plans = append(r.plans, draw(r.Seed, i, r.Hosts, r.Worlds))
+		if r.Environments {
+			r.plans = append(r.plans, drawSite(r.Seed, i, r.Hosts, r.Worlds))
+		} else {
+			r.plans = append(r.plans, draw(r.Seed, i, r.Hosts, r.Worlds))
+		}
 	}
 	if err := r.setStage(ctx); err != nil {
 		return f, err
@@ -252,6 +262,11 @@ func (r *run) setStage(ctx context.Context) (err error) {
 			if err := its.setUp(r, ctx); err != nil {
 				return fmt.Errorf("world %s: %w", world, err)
 			}
+		}
+	}
+	if r.Environments {
+		if err := r.setSites(ctx); err != nil {
+			return fmt.Errorf("environments: %w", err)
 		}
 	}
 	var dialer net.Dialer
@@ -377,6 +392,9 @@ func (r *run) playTasks(ctx context.Context, began time.Time) error {
 				return r.plans[i], true
 			}
 		case r.killed() < r.Kills:
+			if r.Environments {
+				return drawSite(r.Seed, i, r.Hosts, r.Worlds), true
+			}
 			return draw(r.Seed, i, r.Hosts, r.Worlds), true
 		}
 		return plan{}, false
@@ -386,7 +404,11 @@ func (r *run) playTasks(ctx context.Context, began time.Time) error {
 		all.Go(func() {
 			for p, ok := more(); ok; p, ok = more() {
 				r.truce.wait(ctx)
-				if err := r.drive(ctx, p); err != nil {
+				play := r.drive
+				if p.Site != nil {
+					play = r.driveSite
+				}
+				if err := play(ctx, p); err != nil {
 					stop(fmt.Errorf("task %s: %w", p.ID, err))
 				}
 			}
