@@ -8,14 +8,16 @@
 //	checkpoint               the seam between the actions and the two ways to keep a filesystem
 //	checkpoint/dockercommit  keeps it as an image, rolls back by making the container anew
 //	checkpoint/layers        keeps it as layers over the root of the container, which stays
-//	overlay                  what makes layers: mounts (stack), a helper that does them (helper), on the engine (sidecar)
 //	lineage                  which container took the place of which, and what steps leave in an engine
 //	manifest                 what a container's filesystem holds
 //	readonly                 the proof that a command only reads
 //	volumes                  copies of volumes
 //	lease                    one step at a time in a container
 //	target                   what both actions need: their journal, their container, a look into it for checks
-//	engine, blueprint        the client of an engine, and images made on the spot; containers like others
+//	blueprint                containers like others
+//
+// What is not of this world alone is in activities/docker: the client of an engine, and what makes
+// layers.
 //
 // # How a step runs
 //

@@ -22,8 +22,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 

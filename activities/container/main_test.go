@@ -12,7 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/calltest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/calltest"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 

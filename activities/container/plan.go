@@ -10,9 +10,9 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // Plan looks at the container and reads its filesystem; it leaves nothing behind.

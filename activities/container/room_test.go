@@ -13,7 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/boxtest"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 

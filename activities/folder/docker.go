@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
 
 // Engine is what is asked of a Docker engine. No method changes anything.
@@ -145,7 +145,7 @@ func (w *world) locateContainer(ctx context.Context, name string) (at location, 
 	}
 	// fuse-overlayfs may hold back what has been written until it is unmounted
 	at = location{path: upper, name: "container " + name, key: containerKey + name,
-		restless: c.GraphDriver.Name != "overlay2"}
+		image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]), restless: c.GraphDriver.Name != "overlay2"}
 	at.settled = func(ctx context.Context) error { return w.checkStopped(ctx, c) }
 	at.parent, err = os.Open(filepath.Dir(upper))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,9 +14,8 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
@@ -222,26 +221,4 @@ func TestVolumesAndContainersInUseAreRefused(t *testing.T) {
 		_, err = call(t, plain, "folder.checkpoint", "plain", ofVolume(dir))
 	}
 	require.Error(t, err)
-}
-
-// TestAContainerWithLayersIsRefused has a task whose step is in a layer over the container.
-func TestAContainerWithLayersIsRefused(t *testing.T) {
-	needDocker(t)
-	dir := t.TempDir()
-	b := boxIn(t, dir)
-	state := t.TempDir()
-	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
-	layered, err := container.New(container.Config{State: state, Layers: container.LayersRequire})
-	require.NoError(t, err)
-	_, err = call(t, layered, "container.exec", "it", params{"container": b.Name, "command": "echo two >/srv/a"})
-	require.NoError(t, err)
-	b.Stop(t)
-	_, err = call(t, openWorld(t, dir), "folder.checkpoint", "one", ofContainer(dir))
-	require.ErrorContains(t, err, "what they did is in layers; end the task first")
-	require.NoError(t, b.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
-	_, err = find(layered, "container.exec").Undo(t.Context(), entry(t, layered, "container.exec", "it", nil),
-		activities.Decision{Done: true})
-	require.NoError(t, err)
-	b.Stop(t)
-	keepIn(t, dir, "one", ofContainer(dir))
 }

@@ -2,6 +2,7 @@ package folder_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/activities/snapshot"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -216,4 +219,57 @@ func TestALinkInThePlaceOfTheFolderLeadsNowhere(t *testing.T) {
 	require.NoError(t, os.Remove(treeOf(b.dir)))
 	require.NoError(t, os.Rename(treeOf(b.dir)+"-aside", treeOf(b.dir)))
 	require.Equal(t, activities.Restored, b.undo(e, activities.Decision{}).Outcome)
+}
+
+// TestACheckpointIsComparedWithAnotherAndWithNow has a file that changes twice.
+func TestACheckpointIsComparedWithAnotherAndWithNow(t *testing.T) {
+	dir := t.TempDir()
+	furnish(t, dir)
+	keep(t, dir, "one")
+	sh(t, dir, "echo two >b; rm d/b")
+	keep(t, dir, "two")
+	sh(t, dir, "echo three >b; touch made")
+	w, err := open(dir)
+	require.NoError(t, err)
+	said := func(p params) string {
+		r, err := call(t, w, "folder.compare", "it", p)
+		require.NoError(t, err)
+		return fmt.Sprintf("%d\n%s", r.Outputs["changed"], r.Outputs["diff"])
+	}
+	of := params{"path": treeOf(dir), "checkpoint": nameOf("one")}
+	now := said(of)
+	require.Contains(t, now, "+ /made (0 bytes)")
+	require.Contains(t, now, "~ /b (content, 4 -> 6 bytes)")
+	require.Contains(t, now, "- /d/b (3 bytes)")
+	then := said(with(of, "with", nameOf("two")))
+	require.NotContains(t, then, "made")
+	require.Contains(t, then, "~ /b (content, 4 -> 4 bytes)")
+	require.Equal(t, "0\n", said(with(of, "with", nameOf("one"))))
+	_, err = call(t, w, "folder.compare", "it", with(of, "with", "cp-none"))
+	require.ErrorContains(t, err, "there is no cp-none on this worker")
+}
+
+// TestWhatIsInAnImageIsNotNew has an image with a file that is deleted, replaced and added
+// to by what lies over it.
+func TestWhatIsInAnImageIsNotNew(t *testing.T) {
+	top, bottom := t.TempDir(), t.TempDir()
+	testrun.NeedRoot(t, "whiteouts")
+	require.NoError(t, os.WriteFile(filepath.Join(bottom, "a"), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(bottom, "hidden"), nil, 0o600))
+	require.NoError(t, unix.Mknod(filepath.Join(top, "hidden"), unix.S_IFCHR, 0))
+	file, whiteout, none := snapshot.Entry{Kind: snapshot.File, Size: 3}, snapshot.Entry{Kind: snapshot.Char}, snapshot.Entry{}
+	for want, c := range map[string]struct {
+		at      string
+		was, is snapshot.Entry
+	}{
+		"- /a":                           {"/a", none, whiteout},
+		"+ /a (as the image has it)":     {"/a", whiteout, none},
+		"~ /a (was as the image has it)": {"/a", none, file},
+		"~ /a (is as the image has it)":  {"/a", file, none},
+		"+ /hidden (3 bytes)":            {"/hidden", none, file},
+		"- /b (3 bytes)":                 {"/b", file, none},
+		"+ /a (3 bytes)":                 {"/a", whiteout, file},
+	} {
+		require.Equal(t, want, folder.DescribeOver(c.at, c.was, c.is, top, bottom))
+	}
 }

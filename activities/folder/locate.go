@@ -25,6 +25,8 @@ type location struct {
 	// settled is an error where it must not be put back now, or has been in use since it was located;
 	// nil: it may always be.
 	settled func(context.Context) error
+	// image is that of a container: what is not in the folder is in it; nil: this is all.
+	image lowers
 	// restless is what can be read only while it is settled.
 	restless bool
 }

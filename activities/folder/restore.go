@@ -151,7 +151,7 @@ func describe(at location, name string, before, wanted snapshot.Content) (c acti
 	changed := before.Differs(after)
 	c = activities.Change{
 		Summary:  "put " + at.name + " back to " + name + ": " + activities.CountOf(len(changed), "path") + " differ",
-		Diff:     lines(changed, before, after),
+		Diff:     at.lines(changed, before, after),
 		Strategy: activities.Snapshot, Risk: activities.Medium, Unchanged: len(changed) == 0,
 		Undo:   "what the folder holds now is kept, and the paths that change are put back",
 		Keys:   []string{at.key},
@@ -182,10 +182,14 @@ func describeStay(folders []string) string {
 }
 
 // lines say what differs at paths, one line each, as many as a person may be shown.
-func lines(paths []string, was, is snapshot.Content) string {
+func (l location) lines(paths []string, was, is snapshot.Content) string {
+	describe := snapshot.Describe
+	if l.image != nil {
+		describe = l.image.describe
+	}
 	var b strings.Builder
 	for i, at := range paths {
-		line := snapshot.Describe(at, was[at], is[at]) + "\n"
+		line := describe(at, was[at], is[at]) + "\n"
 		rest := "and " + activities.CountOf(len(paths)-i, "more path") + "\n"
 		if b.Len()+len(line)+len(rest) > activities.MaxDiff {
 			return b.String() + rest
@@ -229,7 +233,7 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 	}
 	switch {
 	case len(back.newer(now)) > 0:
-		drift := back.drift(now)
+		drift := back.drift(at, now)
 		return activities.Observation{State: activities.Elsewise, Detail: drift.Diff, Drift: drift}, nil
 	case len(back.want.Differs(now)) == 0:
 		o.State = activities.AsBefore

@@ -109,16 +109,17 @@ func (w way) newer(now snapshot.Content) []string {
 	return r.Newer(now)
 }
 
-func (w way) drift(now snapshot.Content) *activities.Drift {
+func (w way) drift(at location, now snapshot.Content) *activities.Drift {
 	paths := w.newer(now)
 	seen := snapshot.Content{}
-	for _, at := range paths {
-		if is, there := now[at]; there {
-			seen[at] = is
+	for _, path := range paths {
+		if is, there := now[path]; there {
+			seen[path] = is
 		}
 	}
 	return &activities.Drift{
-		Digest: activities.DigestOf(fmt.Appendf(nil, "%q", paths), []byte(seen.Digest())), Diff: lines(paths, w.after, now),
+		Digest: activities.DigestOf(fmt.Appendf(nil, "%q", paths), []byte(seen.Digest())),
+		Diff:   at.lines(paths, w.after, now),
 	}
 }
 
@@ -219,7 +220,7 @@ func (a *restore) takeBack(ctx context.Context, t *journal.Token, e activities.E
 	}
 	r.Want, r.Seen = back.want, s.after
 	if newer := back.newer(now); len(newer) > 0 {
-		drift := back.drift(now)
+		drift := back.drift(at, now)
 		if drift.Digest != d.Force {
 			return activities.Undone{Outcome: activities.Drifted, Drift: drift,
 				Observed: at.name + " is not as the step left it: " + newer[0]}, nil

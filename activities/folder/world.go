@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
@@ -69,7 +69,7 @@ func New(c Config) (activities.World, error) {
 	}
 	opened := activities.World{
 		Name:    "folder",
-		Actions: []activities.Action{&checkpoint{w}, &restore{w}, &verify{restore{w}}},
+		Actions: []activities.Action{&checkpoint{w}, &restore{w}, &verify{restore{w}}, &compare{verify{restore{w}}}},
 		Journal: func(context.Context) (string, error) { return "", nil },
 	}
 	if c.LookOnly {

@@ -10,7 +10,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/client"
 
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
 )
 
 // What a step by docker commit, and its undo, may take against the same by hand; and ten undos in a

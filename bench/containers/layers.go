@@ -11,7 +11,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
 
 // What layers may take besides the steps themselves, in milliseconds.

@@ -11,7 +11,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
 )
 
 // destroy is what a failed command has done.

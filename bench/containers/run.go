@@ -12,10 +12,10 @@ import (
 
 	"github.com/docker/docker/client"
 
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
-	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
 
 // What the usual way takes must be at least so many times what layers take; the first two from 15

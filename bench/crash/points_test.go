@@ -38,7 +38,7 @@ func worldsInMatrix() []string { return slices.Sorted(maps.Keys(inMatrix)) }
 func TestEveryPointIsInTheTable(t *testing.T) {
 	reach := regexp.MustCompile(`(?:\breach(?:Point)?|point\.Reach)\("([^"]+)"\)`)
 	var inSource []string
-	for _, world := range append(worldsInMatrix(), "snapshot") {
+	for _, world := range append(worldsInMatrix(), "snapshot", "docker") {
 		require.NoError(t,
 			filepath.WalkDir(filepath.Join("..", "..", "activities", world), func(path string, d fs.DirEntry, err error) error {
 				if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

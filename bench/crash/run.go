@@ -24,8 +24,8 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/seed-62bf7108/unwind/activities/container"
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/etcd/etcdtest"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"

@@ -21,7 +21,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	world "github.com/seed-62bf7108/unwind/activities/container"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"

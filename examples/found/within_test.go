@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/examples/found"
 	"github.com/seed-62bf7108/unwind/testrun"
 )

@@ -15,8 +15,8 @@ import (
 	"github.com/docker/docker/client"
 
 	world "github.com/seed-62bf7108/unwind/activities/container"
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
 
 // pingLimit is how long an engine may take to answer at all.

@@ -2,7 +2,7 @@
 // owner, mode, times, extended attributes (including access lists and capabilities), hard links and
 // holes. It follows no symbolic link.
 //
-// The checks of examples/found and activities/container/overlay/boxtest read trees with code of
+// The checks of examples/found and activities/docker/overlay/boxtest read trees with code of
 // their own, on purpose: they judge what this package has restored.
 package filetree
 

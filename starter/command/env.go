@@ -40,7 +40,8 @@ puts all of them back, and takes a checkpoint of what was there before, so that 
 	}
 	c.AddCommand(
 		p.envInitCommand(), p.envApplyCommand(), p.envListCommand(), p.envShowCommand(), p.envCheckpointCommand(),
-		p.envRollbackCommand(), p.envPinCommand("pin", true), p.envPinCommand("unpin", false), p.envDeleteCommand(),
+		p.envRollbackCommand(), p.envDiffCommand(), p.envPinCommand("pin", true), p.envPinCommand("unpin", false),
+		p.envDeleteCommand(),
 		p.envPruneCommand("prune", environment.UpdatePrune,
 			"Delete the checkpoints that the retention no longer keeps"),
 		p.envPruneCommand("remove", environment.UpdateRemove,
@@ -266,6 +267,37 @@ What lies between the parts does not come back: calls of APIs, messages that wer
 				return p.printJSON(done)
 			}
 			render.RolledBack(p.streams.Out, done)
+			return nil
+		}),
+	}
+	output.addTo(c)
+	return c
+}
+
+func (p *program) envDiffCommand() *cobra.Command {
+	output := outputFlag("text")
+	c := &cobra.Command{
+		Use: "diff NAME CHECKPOINT [CHECKPOINT]", Short: "Show what differs between two checkpoints, or one and now",
+		Args: cobra.RangeArgs(2, 3),
+		Long: `Diff shows what differs in each part between a CHECKPOINT and another one, or what is there now: paths
+of folders, repositories, volumes and containers; objects, and rows by table, of databases. It stops
+nothing and changes nothing.
+
+` + exitStatuses,
+		Example: "  starter env diff shop cp-k3x9q2ab\n  starter env diff shop cp-k3x9q2ab cp-m5q7w1ze",
+		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
+			r := environment.CompareRequest{ID: tasks.NewCheckpointID(), From: args[1], Who: currentUser()}
+			if len(args) > 2 {
+				r.To = args[2]
+			}
+			var found environment.Comparison
+			if err := c.AskEnvironment(ctx, args[0], environment.UpdateCompare, &found, r); err != nil {
+				return err
+			}
+			if output == "json" {
+				return p.printJSON(found)
+			}
+			render.Comparison(p.streams.Out, found)
 			return nil
 		}),
 	}

@@ -301,6 +301,12 @@ func TestADatabaseGoesBackWithTheRest(t *testing.T) {
 	require.Equal(t, before, content())
 	require.Equal(t, "first\n", s.sh("cat uploads/one"))
 	require.Equal(t, environment.RestoreDatabases, back.Stages[4].Stage)
+	diff := s.ok("env", "diff", s.name, first.ID, back.Safety.ID)
+	require.Contains(t, diff, "public.orders")
+	require.Contains(t, diff, "2 rows then, 2 now, with other values")
+	require.Contains(t, diff, "folder "+s.root+"/uploads: 1 different path")
+	require.NotContains(t, s.ok("env", "diff", s.name, first.ID), "orders")
+	require.Contains(t, s.do("env", "diff", s.name, first.ID, "cp-none").err, "has no checkpoint cp-none")
 	require.Equal(t, []string{"orders"}, back.Stages[4].Parts)
 	s.rollBack(back.Safety.ID)
 	require.Equal(t, broken, content())
@@ -325,9 +331,9 @@ func TestADatabaseGoesBackWithTheRest(t *testing.T) {
 		"SELECT string_agg(datname, ' ') FROM pg_database WHERE datname LIKE 'unwind_checkpoint_%'"))
 }
 
-// TestAContainerAndItsVolumeGoBackWithTheRest has a container that is the unit, and an upgrade in it
+// TestContainersAndVolumesGoBack has a container that is the unit, and an upgrade in it
 // that fails.
-func TestAContainerAndItsVolumeGoBackWithTheRest(t *testing.T) {
+func TestContainersAndVolumesGoBack(t *testing.T) {
 	testrun.NeedRoot(t, "the files of containers")
 	docker := containertest.Docker(t)
 	volume := "unwind-test-" + containertest.Random()
@@ -360,6 +366,11 @@ func TestAContainerAndItsVolumeGoBackWithTheRest(t *testing.T) {
 	box.Run(t, "echo two >/srv/version; rm /bin/gzip; echo two >/data/schema; rm -r /data/rows")
 	s.sh("echo other >uploads/one")
 	broken := containertest.Files(t, box)
+	diff := s.ok("env", "diff", s.name, first.ID)
+	for _, line := range []string{"container " + box.Name + ": 4 different paths", "~ /srv/version", "- /bin/gzip", "volume " + volume + ": 4 different paths",
+		"- /rows/a", "folder " + s.root + "/uploads: 1 different path", "~ /one"} {
+		require.Contains(t, diff, line)
+	}
 	back := s.rollBack(first.ID)
 	require.Equal(t, before, containertest.Files(t, box))
 	require.Equal(t, []string{"data", "uploads", "web"}, back.Stages[3].Parts)

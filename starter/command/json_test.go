@@ -35,6 +35,7 @@ var printed = []struct {
 	{"env show", environment.View{}},
 	{"env checkpoint, env show with a checkpoint", environment.Checkpoint{}},
 	{"env rollback", environment.RolledBack{}},
+	{"env diff", environment.Comparison{}},
 	{"env prune, env remove", environment.Pruned{}},
 }
 

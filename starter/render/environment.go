@@ -43,6 +43,24 @@ func Environment(w io.Writer, v environment.View) {
 		terminal.Plural(u.Days, "day"))
 }
 
+// Comparison prints what differs, part by part.
+func Comparison(w io.Writer, c environment.Comparison) {
+	for _, p := range c.Parts {
+		what := "path"
+		if p.Kind == "postgres" {
+			what = "place"
+		}
+		fmt.Fprintf(w, "%s %s: %s\n", p.Kind, terminal.OneLine(p.Resource), terminal.Plural(int(p.Changed),
+			"different "+what))
+		for line := range strings.Lines(p.Diff) {
+			fmt.Fprintf(w, "  %s\n", terminal.OneLine(strings.TrimSuffix(line, "\n")))
+		}
+	}
+	for _, name := range c.Left {
+		fmt.Fprintf(w, "%s is not compared: there is no such part to compare it with\n", name)
+	}
+}
+
 // Checkpoints prints a list of checkpoints.
 func Checkpoints(w io.Writer, list []environment.Checkpoint) {
 	if len(list) == 0 {

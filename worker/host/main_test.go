@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
@@ -11,5 +12,9 @@ import (
 func TestMain(m *testing.M) {
 	mcptest.Attend()
 	host.Hooks()
-	os.Exit(m.Run())
+	code := m.Run()
+	if err := containertest.RemoveImages(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
 }

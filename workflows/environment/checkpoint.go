@@ -56,6 +56,27 @@ type KeptPart struct {
 	Ref string `json:"ref,omitempty"`
 }
 
+// Compared is what differs in a part.
+type Compared struct {
+	Name     string `json:"part"`
+	Kind     string `json:"kind"`
+	Resource string `json:"resource"`
+	// Changed is how many paths, or objects and tables, differ; Diff has a line for each, as far as
+	// they can be shown.
+	Changed int64  `json:"changed"`
+	Diff    string `json:"diff,omitempty"`
+}
+
+// Comparison is how a checkpoint and another one, or what is there now, differ.
+type Comparison struct {
+	From string `json:"from"`
+	// To is the other checkpoint; empty: what was there when it was looked at.
+	To    string     `json:"to,omitempty"`
+	Parts []Compared `json:"parts"`
+	// Left are parts of From that are not compared: the other, or the environment, has none like them.
+	Left []string `json:"left,omitempty"`
+}
+
 // Stored is a checkpoint as its environment stores it.
 type Stored struct {
 	Checkpoint

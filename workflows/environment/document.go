@@ -70,9 +70,9 @@ type kind struct {
 	// of is the name of its resource in a part; empty: it is of another kind.
 	of func(Part) string
 	// param names its resource for these actions. A kind without verify is verified by its restore.
-	capture, restore, verify, param string
-	stage                           Stage
-	with                            map[string]any
+	capture, restore, verify, compare, param string
+	stage                                    Stage
+	with                                     map[string]any
 	// gate is that of the restore: who rolls back has decided.
 	gate string
 }
@@ -84,13 +84,14 @@ var kinds = []kind{
 	keptAsFolder(kind{name: "volume", param: "volume", of: func(p Part) string { return p.Volume }}),
 	keptAsFolder(kind{name: "container", param: "container", of: func(p Part) string { return p.Container }}),
 	{name: "postgres", param: "database", of: func(p Part) string { return p.Postgres },
-		capture: "postgres.checkpoint", restore: "postgres.restore", stage: RestoreDatabases,
+		capture: "postgres.checkpoint", restore: "postgres.restore", compare: "postgres.compare", stage: RestoreDatabases,
 		with: map[string]any{"as": "copy"}, gate: "none"},
 }
 
 // keptAsFolder is a kind that the world of folders captures and puts back.
 func keptAsFolder(k kind) kind {
-	k.capture, k.restore, k.verify, k.stage = "folder.checkpoint", "folder.restore", "folder.verify", RestoreFiles
+	k.capture, k.restore, k.verify, k.compare = "folder.checkpoint", "folder.restore", "folder.verify", "folder.compare"
+	k.stage = RestoreFiles
 	return k
 }
 

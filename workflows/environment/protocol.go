@@ -33,6 +33,9 @@ const (
 	UpdateCheckpoint = "checkpoint"
 	// UpdateRollback rolls back: argument RollbackRequest, result RolledBack.
 	UpdateRollback = "rollback"
+	// UpdateCompare compares a checkpoint with another one, or with what is there now: argument
+	// CompareRequest, result Comparison. It changes nothing.
+	UpdateCompare = "compare"
 	// UpdatePin pins or unpins: argument PinRequest, result Checkpoint.
 	UpdatePin = "pin"
 	// UpdateDelete deletes one: argument its id, no result.
@@ -73,6 +76,9 @@ func CheckpointTaskID(name, id string) string { return WorkflowID(name) + "-" + 
 
 func RollbackTaskID(name, safety string) string { return WorkflowID(name) + "-rollback-" + safety }
 
+// CompareTaskID is the id of the task that compares.
+func CompareTaskID(name, id string) string { return WorkflowID(name) + "-compare-" + id }
+
 // Start is the argument of the workflow.
 type Start struct {
 	Document Document `json:"document"`
@@ -96,6 +102,16 @@ type RollbackRequest struct {
 	// Safety is the id of the checkpoint that is taken first.
 	Safety string `json:"safety"`
 	Who    string `json:"who,omitempty"`
+}
+
+// CompareRequest is the argument of UpdateCompare.
+type CompareRequest struct {
+	// ID tells the comparison from others.
+	ID   string `json:"id"`
+	From string `json:"from"`
+	// To is the other checkpoint; empty: what is there now.
+	To  string `json:"to,omitempty"`
+	Who string `json:"who,omitempty"`
 }
 
 // PinRequest is the argument of UpdatePin.

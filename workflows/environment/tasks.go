@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // The prefixes of the ids of steps that are about a part. What follows is its name.
@@ -13,6 +14,7 @@ const (
 	aheadPrefix   = "ahead-"
 	verifyPrefix  = "verify-"
 	restorePrefix = "restore-"
+	comparePrefix = "compare-"
 )
 
 // The ids of the steps that are about the unit.
@@ -162,6 +164,65 @@ func (d Document) RollbackTask(host string, to Checkpoint, agent string) json.Ra
 			With: map[string]any{"unit": t.Unit, "within": cmp.Or(d.Healthy, defaultHealthy.String()), "must": must}})
 	}
 	return t.json()
+}
+
+// CompareTask is the task that compares a checkpoint with another one, or with what is there now. It
+// compares the parts that both have, and the environment still has.
+func (d Document) CompareTask(host, id string, from Checkpoint, with *Checkpoint, agent string) json.RawMessage {
+	t := d.newDraft(host, agent, "compare %s of environment %s, %s", from.ID, d.Name, id)
+	for _, p := range from.Parts {
+		other, found := d.counterpart(p, with)
+		if !found {
+			continue
+		}
+		k := kindNamed(p.Kind)
+		params := map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}
+		if with != nil {
+			params["with"] = other.Snapshot
+		}
+		t.add(step{ID: comparePrefix + p.Name, Uses: k.compare, With: params, Timeout: longStep})
+	}
+	return t.json()
+}
+
+// counterpart is what another checkpoint has of a part; found is false where it has none, or the
+// environment has not any more. Without another one it is found in what is there now.
+func (d Document) counterpart(p KeptPart, with *Checkpoint) (other KeptPart, found bool) {
+	if with == nil || !d.Has(p) {
+		return p, d.Has(p)
+	}
+	i := slices.IndexFunc(with.Parts, func(q KeptPart) bool {
+		return p.Name == q.Name && p.Kind == q.Kind && p.Resource == q.Resource
+	})
+	if i < 0 {
+		return p, false
+	}
+	return with.Parts[i], true
+}
+
+// NotCompared are the parts of a checkpoint that have no counterpart.
+func (d Document) NotCompared(from Checkpoint, with *Checkpoint) (names []string) {
+	for _, p := range from.Parts {
+		if _, found := d.counterpart(p, with); !found {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Compare reads what a task has found to differ from its steps.
+func (d Document) Compare(from Checkpoint, steps []Done) (all []Compared) {
+	for _, p := range from.Parts {
+		for _, done := range steps {
+			if done.Entry.Step == comparePrefix+p.Name {
+				outputs := done.Result.Outputs
+				diff, _ := outputs["diff"].(string)
+				all = append(all, Compared{Name: p.Name, Kind: p.Kind, Resource: p.Resource,
+					Changed: wholeNumber(outputs["changed"]), Diff: diff})
+			}
+		}
+	}
+	return all
 }
 
 // Has reports whether the document still has what was kept.

@@ -63,9 +63,8 @@ func (k *keeper) serve(ctx workflow.Context) error {
 		handler any
 	}{
 		{environment.UpdateApply, k.apply}, {environment.UpdateCheckpoint, k.checkpoint},
-		{environment.UpdateRollback, k.rollBack}, {environment.UpdatePin, k.pin}, {environment.UpdateDelete, k.delete},
-		{environment.UpdatePrune, k.prune},
-		{environment.UpdateRemove, k.remove},
+		{environment.UpdateRollback, k.rollBack}, {environment.UpdateCompare, k.compare}, {environment.UpdatePin, k.pin},
+		{environment.UpdateDelete, k.delete}, {environment.UpdatePrune, k.prune}, {environment.UpdateRemove, k.remove},
 	} {
 		if err := workflow.SetUpdateHandler(ctx, update.name, update.handler); err != nil {
 			return err

@@ -107,6 +107,39 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	return answer, err
 }
 
+// compare changes nothing, and waits for its turn all the same: it looks at parts as they are.
+func (k *keeper) compare(ctx workflow.Context, r environment.CompareRequest) (environment.Comparison, error) {
+	answer := environment.Comparison{From: r.From, To: r.To}
+	if err := protocol.CheckID(r.ID); err != nil {
+		return answer, protocol.RefuseRequestf(environment.Bad, "id: %v", err)
+	}
+	id := environment.CompareTaskID(k.Name, r.ID)
+	end, err := k.begin(ctx, fmt.Sprintf("compare checkpoint %s of environment %s", r.From, k.Name), id)
+	if err != nil {
+		return answer, err
+	}
+	defer end()
+	from, err := k.find(r.From)
+	if err != nil {
+		return answer, err
+	}
+	var to *environment.Checkpoint
+	if r.To != "" {
+		other, err := k.find(r.To)
+		if err != nil {
+			return answer, err
+		}
+		to = &other.Checkpoint
+	}
+	answer.Left = k.NotCompared(from.Checkpoint, to)
+	if len(answer.Left) == len(from.Parts) {
+		return answer, protocol.RefuseRequestf(environment.Bad, "no part of checkpoint %s can be compared", r.From)
+	}
+	steps, err := k.run(ctx, id, r.Who, k.CompareTask(k.home, r.ID, from.Checkpoint, to, r.Who))
+	answer.Parts = k.Compare(from.Checkpoint, steps)
+	return answer, err
+}
+
 func (k *keeper) pin(ctx workflow.Context, r environment.PinRequest) (environment.Checkpoint, error) {
 	end, err := k.begin(ctx, "pin or unpin "+r.ID, "")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/internal/filelock"
 	"github.com/seed-62bf7108/unwind/internal/supervisor"

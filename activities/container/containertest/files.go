@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/stack"
 )
 
 // Files describes the filesystem of a box, its volumes included, as docker cp tells it, in whole

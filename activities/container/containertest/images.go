@@ -15,8 +15,8 @@ import (
 	"github.com/docker/docker/client"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
 
 // refs are the names of images that are removed at the end.

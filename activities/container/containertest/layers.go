@@ -10,9 +10,9 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
-	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/boxtest"
 )
 
 // Shows is all that the topmost root of a running box shows, to the nanosecond and with all

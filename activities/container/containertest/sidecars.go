@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	realcontainer "github.com/seed-62bf7108/unwind/activities/container"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
 
 // Sidecars are those that an engine has of a home.

@@ -18,7 +18,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
 )
 
 // userland are this machine's own programs in an image: GNU's, on Debian, with all libraries that

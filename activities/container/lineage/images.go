@@ -9,7 +9,7 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // Comments of the images that steps make. A label would turn up among those of the containers that

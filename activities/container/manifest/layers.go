@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/layer"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/stack"
 )
 
 // kindGone says that nothing is at the path any more.

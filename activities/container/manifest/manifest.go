@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/layer"
 )
 
 // Node is what a manifest says of a path. Times are in seconds, for no backend that goes through

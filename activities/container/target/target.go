@@ -11,9 +11,9 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // Engine is that of the actions: a client which can list the files of containers.

@@ -6,7 +6,7 @@ import (
 	"github.com/docker/docker/api/types/mount"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // Touches names a container by its full id and by its name, and all that is mounted in it: a

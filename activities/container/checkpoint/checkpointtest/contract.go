@@ -16,10 +16,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint/layers"
 	"github.com/seed-62bf7108/unwind/activities/container/command"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/sidecar"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/boxtest"
 )
 
 // testLosses looks for exactly what the table says is lost: it makes a container that has one of

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/demoimage"
-	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/docker/demoimage"
+	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/boxtest"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/boxtest"
 )
 
 // testLateTimes looks that a time which a driver tells late is no drift. It writes two folders deep

@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/seed-62bf7108/unwind/activities/container/command"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // endScript runs in a container that only its engine can look into, with the shell that it may

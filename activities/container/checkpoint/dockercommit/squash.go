@@ -12,9 +12,9 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // snapshot makes an image of a container. Each rollback that another step follows adds a layer to

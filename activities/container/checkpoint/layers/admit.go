@@ -11,8 +11,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
 )
 
 // Mode says when a checkpoint is a layer.

@@ -14,12 +14,12 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/command"
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/layer"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/layer"
 )
 
 // Backend implements [checkpoint.Selective].

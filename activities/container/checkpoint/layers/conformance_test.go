@@ -13,7 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint/checkpointtest"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
-	"github.com/seed-62bf7108/unwind/activities/container/enginetest"
+	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 

@@ -14,10 +14,10 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"golang.org/x/sys/unix"
 
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/stack"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/stack"
 )
 
 // Engine is an engine as it would be if it knew of the layers over its containers: it copies,

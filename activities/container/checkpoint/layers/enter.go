@@ -7,7 +7,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities/container/command"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
 )
 
 // Enter makes a command one that starts in the door of the step.

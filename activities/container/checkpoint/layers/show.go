@@ -6,8 +6,8 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
-	"github.com/seed-62bf7108/unwind/activities/container/engine"
-	"github.com/seed-62bf7108/unwind/activities/container/overlay/helper"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
 )
 
 // startLimit bounds how long a container may need until its first process is one that lets layers
