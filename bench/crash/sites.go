@@ -398,6 +398,7 @@ type siteKeeper struct {
 	order  []string                     // the checkpoints that there are, the oldest first
 	states map[string]map[string]string // what each has of the parts
 	now    map[string]string            // what the parts are
+	first  string                       // what uploads was at first
 	calls  int
 
 	done, failed, frozen int
@@ -409,6 +410,7 @@ func (k *siteKeeper) play(ctx context.Context, d environment.Document) (v verdic
 	if k.now, err = s.look(ctx, k.run); err != nil {
 		return v, err
 	}
+	k.first = k.now["uploads"]
 	if v = k.make(ctx, d); !v.clean() {
 		return v, nil
 	}
@@ -525,8 +527,6 @@ func (k *siteKeeper) checkpoint(ctx context.Context, id string) (verdict, error)
 		environment.CheckpointRequest{ID: id, Trigger: environment.Manual}))
 	if done {
 		k.order, k.states[id] = append(k.order, id), k.now
-	} else if id == "cp-0" {
-		v.Blocked = append(v.Blocked, "the first checkpoint has failed")
 	}
 	w, err := k.compare(ctx, "checkpoint "+id, k.now)
 	v.merge(w)
@@ -535,8 +535,8 @@ func (k *siteKeeper) checkpoint(ctx context.Context, id string) (verdict, error)
 
 func (k *siteKeeper) rollBack(ctx context.Context, safety string, op siteOp) (verdict, error) {
 	to, fails := k.order[op.To%len(k.order)], false
-	if op.Veto && k.now["uploads"] != k.states["cp-0"]["uploads"] {
-		to, fails = "cp-0", true
+	if op.Veto && k.states[k.order[0]]["uploads"] == k.first && k.now["uploads"] != k.first {
+		to, fails = k.order[0], true
 		veto := vetoOf(k.fleet.members[k.plan.Site.Host], k.plan.ID)
 		if err := os.WriteFile(veto, nil, 0o600); err != nil {
 			return verdict{}, err

@@ -144,6 +144,9 @@ func checkTools(c *server.Connection) error {
 		ask := exec.CommandContext(c.Ctx, program, "--version")
 		ask.Env = childenv.List(childenv.Minimal())
 		out, err := ask.Output()
+		if c.Ctx.Err() != nil { // the program was killed
+			return c.Ctx.Err()
+		}
 		if err != nil {
 			return activities.Errorf(activities.Refused,
 				"database %s: a checkpoint needs the program %s on the PATH of the worker; install the client programs of "+
