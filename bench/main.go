@@ -14,20 +14,22 @@ import (
 	"github.com/seed-62bf7108/unwind/bench/containers"
 	"github.com/seed-62bf7108/unwind/bench/crash"
 	"github.com/seed-62bf7108/unwind/bench/databases"
+	"github.com/seed-62bf7108/unwind/bench/environments"
 	"github.com/seed-62bf7108/unwind/bench/faults"
 )
 
 // benches are the measurements by name. Each prints its table and returns its figures; missed names
 // the targets that were missed.
 var benches = map[string]func(ctx context.Context) (figures any, missed []string, err error){
-	"steps":      steps,
-	"long":       long,
-	"faults":     faults.Run,
-	"containers": func(ctx context.Context) (any, []string, error) { return containers.Command(ctx, os.Args[2:]) },
-	"mcp":        agents,
-	"wrap":       func(ctx context.Context) (any, []string, error) { return wrapped(ctx) },
-	"databases":  databases.Run,
-	"crash":      func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
+	"steps":        steps,
+	"long":         long,
+	"faults":       faults.Run,
+	"containers":   func(ctx context.Context) (any, []string, error) { return containers.Command(ctx, os.Args[2:]) },
+	"mcp":          agents,
+	"wrap":         func(ctx context.Context) (any, []string, error) { return wrapped(ctx) },
+	"databases":    databases.Run,
+	"environments": environments.Run,
+	"crash":        func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
 
 // agents measures what an agent's session costs, and what a proxy adds to a call.
@@ -43,7 +45,7 @@ func agents(ctx context.Context) (any, []string, error) {
 func main() {
 	container.Attend()
 	mcptest.Attend()
-	crash.Serve(nil)
+	crash.Serve(nil) // with all that a worker attends to
 	if child, err := faults.Child(); child {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "bench faults: worker:", err)
@@ -67,6 +69,7 @@ mcp      a session of commands through starter mcp against docker exec, and call
 wrap     the second part of mcp alone
 databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a
            bare transaction
+environments  a checkpoint of a container, a volume, a database and a repository, and a rollback, against the usual commands
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}

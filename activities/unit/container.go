@@ -24,8 +24,8 @@ func (u Unit) openContainer() (box, error) {
 func (b box) runs(ctx context.Context) (bool, error) {
 	c, err := b.engine.ContainerInspect(ctx, b.name)
 	if engine.IsNotFound(err) {
-		return false, activities.Errorf(activities.ActionFailed,
-			"whether container %s runs is not known: the engine has none; docker ps --all lists those that it has", b.name)
+		return false, activities.RefuseCurrent("container:"+b.name,
+			"unit: whether container %s runs is not known: the engine has none; docker ps --all lists those that it has", b.name)
 	}
 	if err != nil {
 		return false, engine.Explain("looking at container "+b.name, err)

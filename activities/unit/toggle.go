@@ -63,10 +63,14 @@ func (a *toggle) Spec() activities.Spec {
 }
 
 // Preflight implements activities.Preflighter.
-func (a *toggle) Preflight(_ context.Context, o activities.Outlook) error {
+func (a *toggle) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, _, err := paramsOf(a.name, o.With)
-	if err == nil {
-		_, err = a.find(p.Unit)
+	if err != nil {
+		return err
+	}
+	u, err := a.find(p.Unit)
+	if err == nil && u.Container != "" {
+		_, err = u.runs(ctx)
 	}
 	return err
 }

@@ -42,7 +42,7 @@ type AppCheckpoint struct {
 	environment.Checkpoint
 
 	Ref      *string `json:"ref" jsonschema:"the commit of the first part that is a git repository"`
-	VM       *string `json:"vm_snapshot_id" jsonschema:"no part is a virtual machine: null"`
+	VM       *string `json:"vm_snapshot_id" jsonschema:"the snapshot of the first part that is a container"`
 	Database *string `json:"db_snapshot_id" jsonschema:"the snapshot of the first part that is a database"`
 	Deploy   *string `json:"deploy_id" jsonschema:"null"`
 	Next     string  `json:"next,omitempty" jsonschema:"what it is for"`
@@ -53,6 +53,9 @@ func appCheckpoint(c environment.Checkpoint) AppCheckpoint {
 	for _, p := range c.Parts {
 		if a.Ref == nil && p.Ref != "" {
 			a.Ref = &p.Ref
+		}
+		if a.VM == nil && p.Kind == "container" {
+			a.VM = &p.Snapshot
 		}
 		if a.Database == nil && p.Kind == "postgres" {
 			a.Database = &p.Snapshot
@@ -90,8 +93,8 @@ func (s *Server) addEnvironments() {
 	which := "Environments: " + strings.Join(s.Environments, ", ") + "."
 	addEnvironmentTool(s, &sdk.Tool{
 		Name: "create_checkpoint", Title: "Take a checkpoint of an environment",
-		Description: "Keeps code, files and databases of an environment together, at one moment, before something risky. " +
-			"What uses them is stopped for that moment. " + which,
+		Description: "Keeps code, files, containers and databases of an environment together, at one moment, before " +
+			"something risky. What uses them is stopped for that moment. " + which,
 		Annotations: changes(additive, idempotent),
 	}, s.createCheckpoint)
 	addEnvironmentTool(s, &sdk.Tool{

@@ -1,0 +1,137 @@
+package environments
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/activities/postgres"
+	"github.com/seed-62bf7108/unwind/activities/unit"
+	"github.com/seed-62bf7108/unwind/deploy/devserver"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+)
+
+const (
+	queue = "bench"
+	name  = "bench"
+)
+
+// ours is the environment with its worker.
+type ours struct {
+	*parts
+	server *devserver.Server
+	client client.Client
+	worker *host.Worker
+	state  string
+	taken  int
+}
+
+func (p *parts) startWorker(ctx context.Context) (o *ours, err error) {
+	o = &ours{parts: p, state: filepath.Join(p.dir, "state")}
+	if o.server, err = devserver.Start(ctx,
+		devserver.Options{DB: filepath.Join(p.dir, "temporal.db"), Log: os.Stderr}); err != nil {
+		return o, err
+	}
+	p.closers = append(p.closers, func() { _ = o.server.Stop() })
+	options := o.server.ClientOptions()
+	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	if o.client, err = client.Dial(options); err != nil {
+		return o, err
+	}
+	p.closers = append(p.closers, o.client.Close)
+	dsn := filepath.Join(p.dir, "dsn")
+	if err := os.WriteFile(dsn, []byte(p.database.DSN(databaseName)), 0o600); err != nil {
+		return o, err
+	}
+	config := host.Config{Host: "bench", Queue: queue, State: o.state, Secrets: map[string]string{"DSN": "file:" + dsn}}.
+		With(&folder.Settings{Roots: []string{p.dir}, Engine: p.host.Host}).
+		With(&unit.Settings{Units: map[string]unit.Unit{"app": {Container: boxName}}, Engine: p.host.Host}).
+		With(&postgres.Settings{Databases: map[string]postgres.DatabaseSettings{databaseName: {DSN: "DSN"}}})
+	if o.worker, err = host.Start(ctx, config, host.Options{Client: o.client, Namespace: "default"}); err != nil {
+		return o, err
+	}
+	p.closers = append(p.closers, o.worker.Stop)
+	_, err = o.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: environment.WorkflowID(name), TaskQueue: queue},
+		environment.WorkflowType, environment.Start{Document: environment.Document{
+			Name: name, Unit: "app", Parts: map[string]environment.Part{
+				"app": {Container: boxName}, "data": {Volume: boxName}, "code": {Git: p.code()}, "rows": {Postgres: databaseName},
+			}, Retention: environment.Retention{Last: 100}}})
+	return o, err
+}
+
+// checkpoint takes one, and says how long the container was stopped.
+func (o *ours) checkpoint(ctx context.Context) (id string, down time.Duration, err error) {
+	o.taken++
+	id = fmt.Sprintf("cp-%d", o.taken)
+	down, err = o.ask(ctx, environment.UpdateCheckpoint, new(environment.Checkpoint),
+		environment.CheckpointRequest{ID: id, Trigger: environment.Manual})
+	return id, down, err
+}
+
+func (o *ours) rollBack(ctx context.Context, to string) (down time.Duration, err error) {
+	o.taken++
+	return o.ask(ctx, environment.UpdateRollback, new(environment.RolledBack),
+		environment.RollbackRequest{To: to, Safety: fmt.Sprintf("cp-%d", o.taken)})
+}
+
+func (o *ours) ask(ctx context.Context, update string, result, request any) (down time.Duration, err error) {
+	handle, err := o.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: environment.WorkflowID(name),
+		UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted})
+	if err == nil {
+		err = handle.Get(ctx, result)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return o.wasDown(ctx)
+}
+
+// wasDown is how long the container was stopped the last time.
+func (p *parts) wasDown(ctx context.Context) (time.Duration, error) {
+	c, err := p.engine.ContainerInspect(ctx, boxName)
+	if err != nil {
+		return 0, err
+	}
+	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+	began, failed := time.Parse(time.RFC3339Nano, c.State.StartedAt)
+	return began.Sub(ended), errors.Join(err, failed)
+}
+
+// restart is how long a stop and a start take.
+func (p *parts) restart(ctx context.Context) (time.Duration, error) {
+	err := p.engine.ContainerStop(ctx, boxName, container.StopOptions{})
+	if err == nil {
+		err = p.engine.ContainerStart(ctx, boxName, container.StartOptions{})
+	}
+	if err != nil {
+		return 0, err
+	}
+	return p.wasDown(ctx)
+}
+
+// kept is how many bytes the store of folders takes on its disk.
+func (o *ours) kept() (bytes int64, err error) {
+	err = filepath.WalkDir(filepath.Join(o.state, "folder", "store"), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return err
+	})
+	return bytes, err
+}
