@@ -69,7 +69,8 @@ mcp      a session of commands through starter mcp against docker exec, and call
 wrap     the second part of mcp alone
 databases  what others pay for the triggers of Unwind in PostgreSQL, and what a step and its undo cost against a
            bare transaction
-environments  a checkpoint of a container, a volume, a database and a repository, and a rollback, against the usual commands
+environments  a checkpoint of a container, a volume, a database and a repository, and a rollback, against the
+              usual commands
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +53,8 @@ const (
 func (p *parts) code() string { return filepath.Join(p.dir, "code") }
 
 func (p *parts) close() {
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		p.closers[i]()
+	for _, each := range slices.Backward(p.closers) {
+		each()
 	}
 }
 
@@ -73,7 +74,8 @@ func newParts(ctx context.Context) (p *parts, err error) {
 		return p, err
 	}
 	p.closers = append(p.closers, func() { _ = p.host.Close() })
-	if p.engine, err = client.NewClientWithOpts(client.WithHost(p.host.Host), client.WithAPIVersionNegotiation()); err != nil {
+	p.engine, err = client.NewClientWithOpts(client.WithHost(p.host.Host), client.WithAPIVersionNegotiation())
+	if err != nil {
 		return p, err
 	}
 	if p.image, err = demoimage.Build(ctx, p.engine, "bench:image"); err != nil {

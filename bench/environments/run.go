@@ -69,7 +69,8 @@ func Run(ctx context.Context) (result any, missed []string, err error) {
 			missed = append(missed, fmt.Sprintf("%s: %.1f times, target %.0f", c.What, c.Ratio, c.Target))
 		}
 	}
-	fmt.Fprintf(w, "stop and start\t\t\t\t\t%.0f ms\nten checkpoints keep\t\t%.2f times\t\t%.1f\t\n", b.Restart, b.Kept, keptTarget)
+	fmt.Fprintf(w, "stop and start\t\t\t\t\t%.0f ms\nten checkpoints keep\t\t%.2f times\t\t%.1f\t\n", b.Restart, b.Kept,
+		keptTarget)
 	if b.Kept > keptTarget {
 		missed = append(missed, fmt.Sprintf("ten checkpoints keep %.2f times what there is, target %.1f", b.Kept, keptTarget))
 	}

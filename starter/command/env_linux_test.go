@@ -25,6 +25,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
 	"github.com/seed-62bf7108/unwind/activities/unit"
+	"github.com/seed-62bf7108/unwind/starter/apps"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -430,7 +431,7 @@ func TestAnAgentTakesCheckpoints(t *testing.T) {
 		return text
 	}
 	before := s.is()
-	var first, again mcp.AppCheckpoint
+	var first, again apps.Checkpoint
 	create := arguments{"app_id": s.name, "notes": "before risky refactor", "pinned": true, "request": "one"}
 	text := ask("create_checkpoint", create, &first)
 	require.Contains(t, text, `"vm_snapshot_id":null,"db_snapshot_id":null,"deploy_id":null`)
@@ -442,7 +443,7 @@ func TestAnAgentTakesCheckpoints(t *testing.T) {
 
 	s.sh("echo bad >code/page; echo more >>uploads/one")
 	broken := s.is()
-	var back, same mcp.RolledBackApp
+	var back, same apps.RolledBack
 	rollback := arguments{"app_id": s.name, "checkpoint_id": first.ID, "request": "one"}
 	ask("rollback_app", rollback, &back)
 	require.Equal(t, before, s.is())
@@ -454,7 +455,7 @@ func TestAnAgentTakesCheckpoints(t *testing.T) {
 	ask("rollback_app", arguments{"app_id": s.name, "checkpoint_id": back.Safety.ID}, &back)
 	require.Equal(t, broken, s.is())
 
-	var all mcp.Checkpoints
+	var all apps.Checkpoints
 	ask("list_checkpoints", arguments{"app_id": s.name}, &all)
 	require.Len(t, all.Checkpoints, 3)
 	require.Equal(t, 1, all.Usage.Pinned)
@@ -462,7 +463,7 @@ func TestAnAgentTakesCheckpoints(t *testing.T) {
 	var deleted mcp.DeletedCheckpoint
 	ask("delete_checkpoint", arguments{"app_id": s.name, "checkpoint_id": back.Safety.ID}, &deleted)
 	require.True(t, deleted.Deleted)
-	var pinned mcp.AppCheckpoint
+	var pinned apps.Checkpoint
 	ask("pin_checkpoint", arguments{"app_id": s.name, "checkpoint_id": all.Checkpoints[1].ID}, &pinned)
 	require.True(t, pinned.Pinned)
 	require.Contains(t, ask("list_checkpoints", arguments{"app_id": "other"}, nil), `there is no environment "other" for you; you may use `+s.name)

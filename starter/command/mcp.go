@@ -245,18 +245,10 @@ func (f mcpFlags) checkListen() (token string, err error) {
 		}
 		return "", nil
 	}
-	name, _, err := net.SplitHostPort(f.listen)
-	if err != nil {
-		return "", usage.Errorf("--listen %q: give HOST:PORT, as in 127.0.0.1:7380", f.listen)
-	}
 	if token, err = readToken(f.token); err != nil {
 		return "", err
 	}
-	if ip := net.ParseIP(name); token == "" && name != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return "", usage.Errorf(
-			"--listen %s: others can reach it; give --token, or a loopback address, such as 127.0.0.1:7380", f.listen)
-	}
-	return token, nil
+	return token, checkAddress(f.listen, "127.0.0.1:7380", token != "", "--token")
 }
 
 // listenMCP serves HTTP at an address.

@@ -181,7 +181,7 @@ that of a running "starter dev", else localhost:7233.
 		p.approveCommand(), p.rejectCommand(), p.resolveCommand(), p.cancelCommand(),
 		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(), p.orphansCommand(),
 		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(),
-		p.mcpCommand(), p.envCommand(),
+		p.mcpCommand(), p.serveCommand(), p.envCommand(),
 	)
 	if p.worker == nil {
 		root.AddCommand(refusedCommands()...)

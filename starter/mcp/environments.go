@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/starter/apps"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 )
@@ -35,48 +36,6 @@ type createCheckpointInput struct {
 type rollbackAppInput struct {
 	ofCheckpoint
 	Request string `json:"request,omitempty" jsonschema:"id of your own for this call. Repeat a call whose answer you missed with the same id: it is carried out once"`
-}
-
-// AppCheckpoint is a checkpoint as an agent sees it.
-type AppCheckpoint struct {
-	environment.Checkpoint
-
-	Ref      *string `json:"ref" jsonschema:"the commit of the first part that is a git repository"`
-	VM       *string `json:"vm_snapshot_id" jsonschema:"the snapshot of the first part that is a container"`
-	Database *string `json:"db_snapshot_id" jsonschema:"the snapshot of the first part that is a database"`
-	Deploy   *string `json:"deploy_id" jsonschema:"null"`
-	Next     string  `json:"next,omitempty" jsonschema:"what it is for"`
-}
-
-func appCheckpoint(c environment.Checkpoint) AppCheckpoint {
-	a := AppCheckpoint{Checkpoint: c}
-	for _, p := range c.Parts {
-		if a.Ref == nil && p.Ref != "" {
-			a.Ref = &p.Ref
-		}
-		if a.VM == nil && p.Kind == "container" {
-			a.VM = &p.Snapshot
-		}
-		if a.Database == nil && p.Kind == "postgres" {
-			a.Database = &p.Snapshot
-		}
-	}
-	return a
-}
-
-// Checkpoints is what list_checkpoints answers, the newest first.
-type Checkpoints struct {
-	Checkpoints []AppCheckpoint   `json:"checkpoints"`
-	Usage       environment.Usage `json:"storage_usage"`
-}
-
-// RolledBackApp is what rollback_app answers.
-type RolledBackApp struct {
-	To     AppCheckpoint        `json:"rolled_back_to"`
-	Safety AppCheckpoint        `json:"safety_checkpoint" jsonschema:"how everything was before"`
-	Stages []environment.Passed `json:"stages"`
-	Notes  []string             `json:"notes,omitempty" jsonschema:"what was not touched"`
-	Next   string               `json:"next" jsonschema:"how to go forward again"`
 }
 
 // DeletedCheckpoint is what delete_checkpoint answers.
@@ -170,26 +129,17 @@ func (s *Server) checkApp(name string) error {
 	return nil
 }
 
-// checkpointID is the id of what a request takes: the same request again has the same. back is the
-// checkpoint that a rollback goes back to.
-func checkpointID(app, back, request string) string {
-	if request == "" {
-		return tasks.NewCheckpointID()
-	}
-	return "cp-" + activities.DigestOf([]byte(app), []byte(back), []byte(request)).Short()
-}
-
-func (s *Server) createCheckpoint(ctx context.Context, c *tasks.Client, in createCheckpointInput) (AppCheckpoint,
+func (s *Server) createCheckpoint(ctx context.Context, c *tasks.Client, in createCheckpointInput) (apps.Checkpoint,
 	error) {
 	if err := s.checkApp(in.App); err != nil {
-		return AppCheckpoint{}, err
+		return apps.Checkpoint{}, err
 	}
 	var taken environment.Checkpoint
 	err := c.AskEnvironment(ctx, in.App, environment.UpdateCheckpoint, &taken, environment.CheckpointRequest{
-		ID: checkpointID(in.App, "", in.Request), Trigger: environment.Agent, Notes: in.Notes, Pinned: in.Pinned,
+		ID: apps.CheckpointID(in.App, "", in.Request), Trigger: environment.Agent, Notes: in.Notes, Pinned: in.Pinned,
 		Who: agentName,
 	})
-	a := appCheckpoint(taken)
+	a := apps.CheckpointOf(taken)
 	a.Next = fmt.Sprintf("rollback_app(app_id=%q, checkpoint_id=%q) restores this state, and keeps the one before it",
 		in.App, taken.ID)
 	return a, err
@@ -198,41 +148,35 @@ func (s *Server) createCheckpoint(ctx context.Context, c *tasks.Client, in creat
 // agentName stands for whoever uses these tools.
 const agentName = "an agent, over MCP"
 
-func (s *Server) listCheckpoints(ctx context.Context, c *tasks.Client, in ofApp) (Checkpoints, error) {
-	all := Checkpoints{Checkpoints: []AppCheckpoint{}}
+func (s *Server) listCheckpoints(ctx context.Context, c *tasks.Client, in ofApp) (apps.Checkpoints, error) {
 	if err := s.checkApp(in.App); err != nil {
-		return all, err
+		return apps.Checkpoints{}, err
 	}
 	v, err := c.Environment(ctx, in.App)
-	for _, one := range v.Checkpoints {
-		all.Checkpoints = append(all.Checkpoints, appCheckpoint(one))
-	}
-	all.Usage = v.Usage
-	return all, err
+	return apps.CheckpointsOf(v), err
 }
 
-func (s *Server) rollbackApp(ctx context.Context, c *tasks.Client, in rollbackAppInput) (RolledBackApp, error) {
+func (s *Server) rollbackApp(ctx context.Context, c *tasks.Client, in rollbackAppInput) (apps.RolledBack, error) {
 	if err := s.checkApp(in.App); err != nil {
-		return RolledBackApp{}, err
+		return apps.RolledBack{}, err
 	}
 	var done environment.RolledBack
 	err := c.AskEnvironment(ctx, in.App, environment.UpdateRollback, &done, environment.RollbackRequest{
-		To: in.Checkpoint, Safety: checkpointID(in.App, in.Checkpoint, in.Request), Who: agentName,
+		To: in.Checkpoint, Safety: apps.CheckpointID(in.App, in.Checkpoint, in.Request), Who: agentName,
 	})
-	return RolledBackApp{
-		To: appCheckpoint(done.To), Safety: appCheckpoint(done.Safety), Stages: done.Stages, Notes: done.Notes,
-		Next: fmt.Sprintf("rollback_app(app_id=%q, checkpoint_id=%q) goes forward again", in.App, done.Safety.ID),
-	}, err
+	back := apps.RolledBackOf(done)
+	back.Next = fmt.Sprintf("rollback_app(app_id=%q, checkpoint_id=%q) goes forward again", in.App, done.Safety.ID)
+	return back, err
 }
 
-func (s *Server) pinCheckpoint(ctx context.Context, c *tasks.Client, in ofCheckpoint) (AppCheckpoint, error) {
+func (s *Server) pinCheckpoint(ctx context.Context, c *tasks.Client, in ofCheckpoint) (apps.Checkpoint, error) {
 	if err := s.checkApp(in.App); err != nil {
-		return AppCheckpoint{}, err
+		return apps.Checkpoint{}, err
 	}
 	var pinned environment.Checkpoint
 	err := c.AskEnvironment(ctx, in.App, environment.UpdatePin, &pinned,
 		environment.PinRequest{ID: in.Checkpoint, Pinned: true})
-	return appCheckpoint(pinned), err
+	return apps.CheckpointOf(pinned), err
 }
 
 func (s *Server) deleteCheckpoint(ctx context.Context, c *tasks.Client, in ofCheckpoint) (DeletedCheckpoint, error) {

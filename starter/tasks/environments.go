@@ -51,6 +51,15 @@ func (c *Client) AskEnvironment(ctx context.Context, name, update string, result
 	return c.explainEnvironment(ctx, name, err)
 }
 
+// EnvironmentRefusal is why an environment has refused something: nothing was touched.
+type EnvironmentRefusal struct {
+	// Why is the type of the refusal, such as environment.Pinned.
+	Why  string
+	text string
+}
+
+func (r *EnvironmentRefusal) Error() string { return r.text }
+
 // explainEnvironment gives the errors of an environment their words. What was refused before
 // anything was touched is a usage error.
 func (c *Client) explainEnvironment(ctx context.Context, name string, err error) error {
@@ -60,15 +69,14 @@ func (c *Client) explainEnvironment(ctx context.Context, name string, err error)
 	case err == nil || ctx.Err() != nil:
 		return err
 	case errors.As(err, &missing):
-		return usage.Errorf("there is no environment %q in namespace %s of %s; `starter env list` shows them", name,
-			c.Namespace,
-			c.Address)
+		return usage.Wrap(&EnvironmentRefusal{environment.Unknown, fmt.Sprintf(
+			"there is no environment %q in namespace %s of %s; `starter env list` shows them", name, c.Namespace, c.Address)})
 	case errors.As(err, &refused):
 		text := refused.Message()
 		if before := []string{environment.Unknown, environment.Pinned, environment.Busy,
 			environment.Bad}; slices.Contains(before,
 			refused.Type()) {
-			return usage.Errorf("%s", text)
+			return usage.Wrap(&EnvironmentRefusal{refused.Type(), text})
 		}
 		return errors.New(text)
 	}

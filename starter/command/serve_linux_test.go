@@ -1,0 +1,195 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/starter/apps"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+)
+
+// api is a served API, with what its own document says of it.
+type api struct {
+	*site
+	url, token string
+	document   struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]struct {
+			Responses map[string]struct {
+				Content map[string]struct {
+					Schema json.RawMessage `json:"schema"`
+				} `json:"content"`
+			} `json:"responses"`
+		} `json:"paths"`
+		Components struct {
+			Schemas json.RawMessage `json:"schemas"`
+		} `json:"components"`
+	}
+}
+
+const (
+	annsToken = "token-of-ann-0123456789"
+	bobsToken = "token-of-bob-0123456789"
+)
+
+func (s *site) serve() *api {
+	s.write("tokens", "# whose\nann "+annsToken+"\n\nbob "+bobsToken+"\n")
+	r := s.begin("serve", "--listen", "127.0.0.1:0", "--tokens", filepath.Join(s.root, "tokens"))
+	s.prints(r, "/openapi.json")
+	a := &api{site: s, token: annsToken}
+	a.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(r.out.String())
+	response, err := http.Get(a.url + "/openapi.json")
+	require.NoError(s, err)
+	defer response.Body.Close()
+	require.NoError(s, json.NewDecoder(response.Body).Decode(&a.document))
+	s.Cleanup(func() {
+		r.stop()
+		require.Equal(s, statusOK, s.ended(r).status)
+	})
+	return a
+}
+
+// call sends a request, and compares the answer with the document.
+func (a *api) call(method, path, body string, want int, out any, headers ...string) string {
+	a.Helper()
+	in := "/api/apps/" + a.name + "/checkpoints" + path
+	request, err := http.NewRequestWithContext(a.Context(), method, a.url+in, strings.NewReader(body))
+	require.NoError(a, err)
+	if a.token != "" {
+		request.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(a, err)
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	require.NoError(a, err)
+	require.Equal(a, want, response.StatusCode, "%s", raw)
+	a.check(method, path, response, raw)
+	if out != nil {
+		require.NoError(a, json.Unmarshal(raw, out))
+	}
+	return string(raw)
+}
+
+// check compares an answer with what the document says of it.
+func (a *api) check(method, path string, response *http.Response, raw []byte) {
+	a.Helper()
+	named := "/api/apps/{app_id}/checkpoints" + regexp.MustCompile(`/cp-[a-z0-9-]+`).ReplaceAllString(path, "/{cp_id}")
+	said, is := a.document.Paths[named][strings.ToLower(method)].Responses[strconv.Itoa(response.StatusCode)]
+	require.True(a, is, "the document says nothing of %s %s with status %d", method, named, response.StatusCode)
+	if response.StatusCode == http.StatusNoContent {
+		require.Empty(a, raw)
+		return
+	}
+	content, is := said.Content[response.Header.Get("Content-Type")]
+	require.True(a, is, "of %s %s it does not say %s", method, named, response.Header.Get("Content-Type"))
+	text := fmt.Sprintf(`{"allOf": [%s], "$defs": %s}`, content.Schema, a.document.Components.Schemas)
+	text = strings.ReplaceAll(text, "#/components/schemas/", "#/$defs/")
+	var schema jsonschema.Schema
+	require.NoError(a, json.Unmarshal([]byte(text), &schema))
+	resolved, err := schema.Resolve(nil)
+	require.NoError(a, err)
+	var body any
+	require.NoError(a, json.NewDecoder(bytes.NewReader(raw)).Decode(&body))
+	require.NoError(a, resolved.Validate(body), "%s", raw)
+}
+
+// TestCheckpointsAreServedOverHTTP calls each operation, and has each answer compared with the
+// document that the server itself serves.
+func TestCheckpointsAreServedOverHTTP(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	a := s.serve()
+	require.Equal(t, "3.1.0", a.document.OpenAPI)
+	operations := 0
+	for _, path := range a.document.Paths {
+		operations += len(path)
+	}
+	require.Equal(t, 8, operations)
+
+	a.token = ""
+	require.Contains(t, a.call(http.MethodGet, "", "", http.StatusUnauthorized, nil), "give a bearer token")
+	a.token = bobsToken
+	require.Contains(t, a.call(http.MethodGet, "", "", http.StatusNotFound, nil), "there is no environment")
+	a.call(http.MethodPost, "", "{}", http.StatusNotFound, nil)
+	a.token = annsToken
+	var all apps.Checkpoints
+	a.call(http.MethodGet, "", "", http.StatusOK, &all)
+	require.Empty(t, all.Checkpoints)
+	require.Equal(t, 10, all.Usage.Last)
+
+	before := s.is()
+	var first, again apps.Checkpoint
+	body := `{"notes": "before the upgrade", "pinned": true}`
+	text := a.call(http.MethodPost, "", body, http.StatusCreated, &first, "Idempotency-Key", "one")
+	require.Contains(t, text, `"vm_snapshot_id":null`)
+	require.Equal(t, environment.Manual, first.Trigger)
+	require.Equal(t, "before the upgrade", first.Notes)
+	a.call(http.MethodPost, "", body, http.StatusCreated, &again, "Idempotency-Key", "one")
+	require.Equal(t, first, again, "a request that is repeated is carried out once")
+	a.call(http.MethodGet, "/"+first.ID, "", http.StatusOK, &again)
+	require.Equal(t, first, again)
+	require.Contains(t, a.call(http.MethodDelete, "/"+first.ID, "", http.StatusConflict, nil), "unpin it first")
+
+	s.sh("echo bad >code/page; echo more >>uploads/one")
+	broken := s.is()
+	var back apps.RolledBack
+	a.call(http.MethodPost, "/"+first.ID+"/rollback", "", http.StatusOK, &back)
+	require.Equal(t, before, s.is())
+	require.Len(t, back.Stages, 6)
+	a.call(http.MethodPost, "/"+back.Safety.ID+"/rollback", "", http.StatusOK, nil)
+	require.Equal(t, broken, s.is())
+
+	a.call(http.MethodPost, "/"+first.ID+"/unpin", "", http.StatusOK, &again)
+	require.False(t, again.Pinned)
+	a.call(http.MethodPost, "/"+first.ID+"/pin", "", http.StatusOK, &again)
+	require.True(t, again.Pinned)
+	a.call(http.MethodPost, "/"+first.ID+"/unpin", "", http.StatusOK, nil)
+	a.call(http.MethodDelete, "/"+first.ID, "", http.StatusNoContent, nil)
+	require.Contains(t, a.call(http.MethodGet, "/"+first.ID, "", http.StatusNotFound, nil), "has no checkpoint "+first.ID)
+	require.Contains(t, a.call(http.MethodPost, "/"+first.ID+"/rollback", "", http.StatusNotFound, nil), "has no checkpoint")
+	require.Contains(t, a.call(http.MethodPost, "/prune", "", http.StatusOK, nil), `{"deleted":[],"kept":2}`)
+	require.Contains(t, a.call(http.MethodPost, "", `{"notes": 7}`, http.StatusUnprocessableEntity, nil), "expected string")
+	require.Contains(t, a.call(http.MethodPost, "", `{"pin": true}`, http.StatusUnprocessableEntity, nil), "unexpected property")
+
+	a.call(http.MethodPost, "", "", http.StatusCreated, &again)
+	require.Equal(t, environment.Manual, again.Trigger)
+	s.sh("mv code away")
+	require.Contains(t, a.call(http.MethodPost, "", "{}", http.StatusInternalServerError, nil), s.root+"/code")
+	s.sh("mv away code")
+}
+
+func TestBadTokensOfServeAreRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tokens")
+	for content, said := range map[string]string{
+		"":                             "it names no token",
+		"ann\n":                        "tokens:1: write OWNER TOKEN",
+		"ann short\n":                  "with a token of at least",
+		"ann " + annsToken + " more\n": "tokens:1: write OWNER TOKEN",
+		"ann " + annsToken + "\nbob " + annsToken: "tokens:2: the token is already that of ann",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+		_, err := readOwners(file)
+		require.ErrorContains(t, err, said)
+	}
+	require.ErrorContains(t, checkAddress("10.0.0.1:1", serveAddress, false, "--tokens"), "others can reach it; give --tokens")
+	require.NoError(t, checkAddress("10.0.0.1:1", serveAddress, true, "--tokens"))
+}
