@@ -62,7 +62,7 @@ var containerCase = actiontest.Case{
 	With:      func(dir string) any { return with(ofContainer(dir), "checkpoint", nameOf("one")) },
 	Next:      func(dir string) any { return with(ofContainer(dir), "checkpoint", nameOf("two")) },
 	Manifest:  func(t testing.TB, dir string) string { return containertest.Files(t, containertest.In(t, dir)) },
-	Drift:     func(t testing.TB, dir string) { put(t, dir, "a", "drift\n") },
+	Drift:     func(t testing.TB, dir string) { put(t, dir, "a", containertest.Random()) },
 	Meanwhile: func(t testing.TB, dir string) { put(t, dir, "a", "meanwhile\n") },
 	Sample:    1,
 }
@@ -82,7 +82,7 @@ var volumeCase = actiontest.Case{
 	Next:     func(dir string) any { return with(ofVolume(dir), "checkpoint", nameOf("two")) },
 	Manifest: func(t testing.TB, dir string) string { return containertest.Files(t, containertest.In(t, dir)) },
 	Drift: func(t testing.TB, dir string) {
-		containertest.In(t, dir).Put(t, "/data", map[string]string{"a": "drift\n"})
+		containertest.In(t, dir).Put(t, "/data", map[string]string{"a": containertest.Random()})
 	},
 	Meanwhile: func(t testing.TB, dir string) {
 		containertest.In(t, dir).Put(t, "/data", map[string]string{"a": "meanwhile\n"})

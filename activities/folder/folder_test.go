@@ -189,7 +189,7 @@ func TestWhatAStepMustNotNameIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, why)
 	}
 	_, _, err := b.apply(1, params{"path": root + "/other", "checkpoint": nameOf("one")})
-	require.ErrorContains(t, err, nameOf("one")+" is of folder "+treeOf(b.dir)+", not of "+root+"/other")
+	require.ErrorContains(t, err, nameOf("one")+" is of what was at "+treeOf(b.dir)+", and folder "+root+"/other is at ")
 }
 
 func TestAFolderWhereSomethingIsMountedIsRefused(t *testing.T) {
