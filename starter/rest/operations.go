@@ -25,7 +25,7 @@ type CheckpointPath struct {
 
 // Repeatable is a request that is carried out once however often it comes.
 type Repeatable struct {
-	Key string `header:"Idempotency-Key" doc:"an id of your own: the same request with the same id is carried out once" maxLength:"200"`
+	Key string `header:"Idempotency-Key" doc:"an id of your own: with it, a request is carried out once" maxLength:"200"`
 }
 
 type created struct {
