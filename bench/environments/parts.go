@@ -96,11 +96,11 @@ func newParts(ctx context.Context) (p *parts, err error) {
 	return p, p.fill(ctx)
 }
 
-// runBox creates and starts a container with the volume.
+// runBox creates and starts a container with a volume of the same name.
 func (p *parts) runBox(ctx context.Context, name, image string) error {
 	_, err := p.engine.ContainerCreate(ctx, &container.Config{Image: image, StopTimeout: new(int)},
 		&container.HostConfig{NetworkMode: network.NetworkNone,
-			Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: boxName, Target: "/data"}}}, nil, nil, name)
+			Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: name, Target: "/data"}}}, nil, nil, name)
 	if err != nil {
 		return err
 	}

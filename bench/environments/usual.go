@@ -3,6 +3,7 @@ package environments
 import (
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 
@@ -42,8 +43,8 @@ func (u *usual) keepWorking(ctx context.Context) error {
 	return u.git(ctx, "stash", "apply", "-q", "--index")
 }
 
-// What the usual rollback puts in the place of: a container and a database of its own, for it makes
-// others of their names, and a checkpoint of ours is of those that there were.
+// What the usual rollback replaces: a container with its volume and a database of its own, for it
+// makes others of their names, and a checkpoint of ours is of those that there were.
 const (
 	usualBox      = boxName + "-usual"
 	usualDatabase = databaseName + "_usual"
@@ -65,7 +66,8 @@ func (u *usual) rollBack(ctx context.Context) error {
 	if err := u.engine.ContainerRemove(ctx, usualBox, container.RemoveOptions{}); err != nil {
 		return err
 	}
-	if err := run(ctx, "sh", "-ec", "rm -rf "+u.volume+"/* && cp -a "+u.copyOfVolume()+"/. "+u.volume); err != nil {
+	data := strings.Replace(u.volume, boxName, usualBox, 1)
+	if err := run(ctx, "sh", "-ec", "rm -rf "+data+"/* && cp -a "+u.copyOfVolume()+"/. "+data); err != nil {
 		return err
 	}
 	if err := runSQL(ctx, u.database.Admin("postgres"), "DROP DATABASE "+usualDatabase+" WITH (FORCE)",
