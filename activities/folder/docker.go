@@ -110,6 +110,12 @@ func (w *world) checkWriters(ctx context.Context, name string) error {
 	return nil
 }
 
+// The storage drivers of which it is known where they keep what has changed in a container.
+const (
+	overlay2    = "overlay2"
+	fuseOverlay = "fuse-overlayfs"
+)
+
 // locateContainer finds the folder in which an engine keeps what has changed in the files of a
 // container.
 func (w *world) locateContainer(ctx context.Context, name string) (at location, err error) {
@@ -129,10 +135,10 @@ func (w *world) locateContainer(ctx context.Context, name string) (at location, 
 			"container: %s is not in %s of this worker's host (%v); run the worker on the engine's host", name, root, err)
 	}
 	upper := c.GraphDriver.Data["UpperDir"]
-	if upper == "" {
+	if driver := c.GraphDriver.Name; upper == "" || driver != overlay2 && driver != fuseOverlay {
 		return at, activities.Errorf(activities.Refused,
-			"container: the engine keeps the files of %s by %q, which has no folder of what has changed; use the storage "+
-				"driver overlay2", name, c.GraphDriver.Name)
+			"container: the engine keeps the files of %s by %q, of which it is not known where; use the storage driver %s",
+			name, driver, overlay2)
 	}
 	covered, err := sidecar.Covers(ctx, w.engine, c.ID)
 	if err != nil {
@@ -145,7 +151,7 @@ func (w *world) locateContainer(ctx context.Context, name string) (at location, 
 	}
 	// fuse-overlayfs may hold back what has been written until it is unmounted
 	at = location{path: upper, name: "container " + name, key: containerKey + name,
-		image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]), restless: c.GraphDriver.Name != "overlay2"}
+		image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]), restless: c.GraphDriver.Name != overlay2}
 	at.settled = func(ctx context.Context) error { return w.checkStopped(ctx, c) }
 	at.parent, err = os.Open(filepath.Dir(upper))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,9 +177,9 @@ func (w *world) checkStopped(ctx context.Context, was container.InspectResponse)
 	switch {
 	case err != nil:
 		return err
-	case now.State.Running || now.State.Restarting || now.State.Paused:
+	case !engine.IsAtRest(now):
 		return activities.RefuseCurrent(containerKey+name,
-			"container: %s runs, and its files are in use; stop it first (docker stop %[1]s)", name)
+			"container: %s is %s, and its files are in use; stop it first (docker stop %[1]s)", name, now.State.Status)
 	case !was.State.Running && now.State.StartedAt != was.State.StartedAt:
 		return fmt.Errorf("container %s was started meanwhile, and its files were in use", name)
 	}

@@ -20,25 +20,18 @@ import (
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
-const engineAddress = "unix:///var/run/docker.sock"
-
 func openDocker(dir string) (activities.World, error) {
-	return folder.New(folder.Config{State: filepath.Join(dir, "state"), Engine: engineAddress})
+	return folder.New(folder.Config{State: filepath.Join(dir, "state"), Engine: containertest.Socket})
 }
 
 func TestRestoreOfAContainerConforms(t *testing.T) {
-	needDocker(t)
+	containertest.NeedFiles(t)
 	actiontest.Run(t, containerCase)
 }
 
 func TestRestoreOfAVolumeConforms(t *testing.T) {
-	needDocker(t)
+	containertest.NeedFiles(t)
 	actiontest.Run(t, volumeCase)
-}
-
-func needDocker(t *testing.T) {
-	testrun.NeedRoot(t, "the files of containers and volumes")
-	containertest.Docker(t)
 }
 
 // change is what becomes of a container between two checkpoints: of files of its image, and of its
@@ -175,7 +168,7 @@ func TestAContainerGoesBackAndKeepsItsIdentity(t *testing.T) {
 	back := with(params{"container": b.Name}, "checkpoint", r.Outputs["checkpoint"])
 	_, err = call(t, w, "folder.restore", "early", back)
 	require.Equal(t, activities.Refused, activities.TypeOf(err))
-	require.ErrorContains(t, err, "container: "+b.Name+" runs, and its files are in use; stop it first")
+	require.ErrorContains(t, err, "container: "+b.Name+" is running, and its files are in use; stop it first")
 	require.Equal(t, after, shows())
 	b.Stop(t)
 	_, err = call(t, w, "folder.restore", "back", back)
@@ -199,7 +192,7 @@ func TestAContainerGoesBackAndKeepsItsIdentity(t *testing.T) {
 
 // TestVolumesAndContainersInUseAreRefused tries what is in use, or is not there.
 func TestVolumesAndContainersInUseAreRefused(t *testing.T) {
-	needDocker(t)
+	containertest.NeedFiles(t)
 	dir := t.TempDir()
 	b := boxIn(t, dir)
 	w := openWorld(t, dir)

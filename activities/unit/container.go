@@ -20,7 +20,8 @@ func (u Unit) openContainer() (box, error) {
 	return box{e, u.Container}, err
 }
 
-// runs asks the engine. A container that it keeps restarting runs, and so does one that is paused.
+// runs asks the engine. A container that it keeps restarting runs, and so does one that is paused;
+// whether one runs that is being removed, say, is not known.
 func (b box) runs(ctx context.Context) (bool, error) {
 	c, err := b.engine.ContainerInspect(ctx, b.name)
 	if engine.IsNotFound(err) {
@@ -30,7 +31,15 @@ func (b box) runs(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, engine.Explain("looking at container "+b.name, err)
 	}
-	return c.State.Running || c.State.Restarting || c.State.Paused, nil
+	switch c.State.Status {
+	case container.StateRunning, container.StateRestarting, container.StatePaused:
+		return true, nil
+	}
+	if !engine.IsAtRest(c) {
+		err = activities.Errorf(activities.ActionFailed, "whether container %s runs is not known: it is %s", b.name,
+			c.State.Status)
+	}
+	return false, err
 }
 
 // switchTo starts or stops the container. Before a start it is stopped, though it looks as if it

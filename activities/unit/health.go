@@ -170,7 +170,7 @@ func (u Unit) askContainer(ctx context.Context) answer {
 	switch {
 	case err != nil:
 		return answer{detail: engine.Explain("looking at container "+b.name, err).Error()}
-	case !c.State.Running || c.State.Paused:
+	case c.State.Status != container.StateRunning:
 		return answer{asked: true, detail: fmt.Sprintf("container %s is %s", b.name, c.State.Status)}
 	case c.State.Health != nil && c.State.Health.Status != container.NoHealthcheck:
 		return answer{asked: true, healthy: c.State.Health.Status == container.Healthy,

@@ -131,9 +131,6 @@ func (r *run) setSites(ctx context.Context) error {
 		for n := range r.Side {
 			name := fmt.Sprintf("site_%d", n)
 			at := strings.Replace(string(dsn), "dbname="+appDatabase, "dbname="+name, 1)
-			if at == string(dsn) {
-				at = strings.Replace(string(dsn), "/"+appDatabase, "/"+name, 1)
-			}
 			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(at), 0o600); err != nil {
 				return err
 			}
@@ -151,9 +148,7 @@ func (r *run) setSites(ctx context.Context) error {
 			settings.Engine = engine
 		}
 		for n := range manyUnits {
-			flag, id := filepath.Join(m.units(), unitName(int64(n))), siteID(r.Seed, n)
-			u := unit.Unit{Start: []string{"sh", "-ec", "echo runs >" + flag}, Stop: []string{"rm", "-f", flag},
-				Running: []string{"test", "-e", flag}}
+			u, id := m.unit(unitName(int64(n))), siteID(r.Seed, n)
 			if engine != "" {
 				u = unit.Unit{Container: r.boxOf(n)}
 			}

@@ -34,15 +34,18 @@ func (r *run) setUnits(context.Context) error {
 	for _, m := range r.fleet.members {
 		named := map[string]unit.Unit{}
 		for n := range int64(manyUnits) {
-			flag := filepath.Join(m.units(), unitName(n))
-			named[unitName(n)] = unit.Unit{
-				Start: []string{"sh", "-ec", "echo runs >" + flag}, Stop: []string{"rm", "-f", flag}, Running: []string{"test",
-					"-e", flag},
-			}
+			named[unitName(n)] = m.unit(unitName(n))
 		}
 		m.Config = m.With(&unit.Settings{Units: named})
 	}
 	return nil
+}
+
+// unit is one that runs while there is a file of its name.
+func (m *member) unit(name string) unit.Unit {
+	flag := filepath.Join(m.units(), name)
+	return unit.Unit{Start: []string{"sh", "-ec", "echo runs >" + flag}, Stop: []string{"rm", "-f", flag},
+		Running: []string{"test", "-e", flag}}
 }
 
 func (m *member) units() string { return filepath.Join(m.dir, "units") }

@@ -335,7 +335,7 @@ func TestADatabaseGoesBackWithTheRest(t *testing.T) {
 // TestContainersAndVolumesGoBack has a container that is the unit, and an upgrade in it
 // that fails.
 func TestContainersAndVolumesGoBack(t *testing.T) {
-	testrun.NeedRoot(t, "the files of containers")
+	containertest.NeedFiles(t)
 	docker := containertest.Docker(t)
 	volume := "unwind-test-" + containertest.Random()
 	t.Cleanup(func() { // after the container is gone
@@ -348,7 +348,7 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	s := newSite(t)
 	s.stopWorker()
 	s.startWorker(s.worlds, func(c *host.Config) {
-		*c = c.With(&folder.Settings{Roots: []string{s.root}, Engine: "unix:///var/run/docker.sock"}).With(
+		*c = c.With(&folder.Settings{Roots: []string{s.root}, Engine: containertest.Socket}).With(
 			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name}}})
 	})
 	parts := "  web: {container: " + box.Name + "}\n  data: {volume: " + volume + "}\n"

@@ -4,31 +4,20 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-62bf7108/unwind/internal/httpserve"
 )
 
 // Serve serves clients over streamable HTTP until ctx ends. With a token, each request must bear
 // it.
 func (s *Server) Serve(ctx context.Context, l net.Listener, token string) error {
-	server := &http.Server{Handler: s.handler(token), ReadHeaderTimeout: 10 * time.Second}
-	stopped := context.AfterFunc(ctx, func() {
-		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if server.Shutdown(calm) != nil {
-			_ = server.Close()
-		}
-	})
-	defer stopped()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return httpserve.Serve(ctx, l, s.handler(token))
 }
 
 func (s *Server) handler(token string) http.Handler {

@@ -11,19 +11,18 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
-	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // TestWhatIsInLayersIsNotMissed has a step of an open task in a layer over a container: the
 // container's own files do not show it, so no checkpoint is taken of them.
 func TestWhatIsInLayersIsNotMissed(t *testing.T) {
-	testrun.NeedRoot(t, "the files of containers")
+	containertest.NeedFiles(t)
 	box := containertest.Start(t)
 	state := t.TempDir()
 	t.Cleanup(func() { containertest.RemoveLayers(t, state) })
 	layered, err := container.New(container.Config{State: state, Layers: container.LayersRequire})
 	require.NoError(t, err)
-	plain, err := folder.New(folder.Config{State: t.TempDir(), Engine: "unix:///var/run/docker.sock"})
+	plain, err := folder.New(folder.Config{State: t.TempDir(), Engine: containertest.Socket})
 	require.NoError(t, err)
 	exec, keep := layered.Actions[0], plain.Actions[0]
 	step := func(w activities.World, name string, with map[string]string) (activities.Entry, activities.Step) {

@@ -141,5 +141,11 @@ func WhyUnstartable(err error) string {
 	return err.Error()
 }
 
+// IsAtRest says that nothing of a container runs, and nothing is being done to it: only of what is
+// known to be so.
+func IsAtRest(c container.InspectResponse) bool {
+	return c.State.Status == container.StateExited || c.State.Status == container.StateCreated
+}
+
 // NameOf returns a container's name as people write it.
 func NameOf(c container.InspectResponse) string { return strings.TrimPrefix(c.Name, "/") }
