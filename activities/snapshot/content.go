@@ -91,8 +91,7 @@ func (c Content) Digest() activities.Digest {
 	parts := make([][]byte, 0, len(c))
 	for _, at := range sorted(c) {
 		if e := c[at]; e.Kind != Left {
-			parts = append(parts, fmt.Appendf(nil, "%q %c %o %d:%d %d %d %s %s %q %d %q", e.Path, e.Kind, e.Mode, e.UID, e.GID,
-				e.MTime, e.Size, e.Digest, e.Attributes, e.Target, e.Device, e.Same))
+			parts = append(parts, e.appendFacts(appendTexts(nil, e.Path, e.Digest)))
 		}
 	}
 	return activities.DigestOf(parts...)

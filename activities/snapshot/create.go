@@ -92,7 +92,7 @@ func (e Entry) giveMetadata(folder int, name string) error {
 		return err
 	}
 	defer it.Close()
-	if kindOf(it) != e.Kind {
+	if kindOf(&it.Stat) != e.Kind {
 		return &os.PathError{Op: "change", Path: e.Path, Err: unix.ESTALE}
 	}
 	err = it.SetMetadata(filetree.Metadata{

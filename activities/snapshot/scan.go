@@ -53,6 +53,9 @@ type state struct {
 	// Device is that of its filesystem.
 	Device uint64
 	Nodes  map[string]node
+
+	// read is how many nodes were read, since they were not known.
+	read int
 }
 
 func (s *state) content() Content {
@@ -153,11 +156,15 @@ func (s *scanner) readFolder(it filetree.Node, at string) error {
 	if err := s.readNode(it, at); err != nil {
 		return err
 	}
-	return it.Each(func(name string, sub filetree.Node) error {
+	isKnown := func(name string, folder int) (bool, error) {
+		var is unix.Stat_t
+		err := unix.Fstatat(folder, name, &is, unix.AT_SYMLINK_NOFOLLOW)
+		return err == nil && s.keepKnown(path.Join(at, name), &is), err
+	}
+	return it.EachBut(isKnown, func(name string, sub filetree.Node) error {
 		in := path.Join(at, name)
 		switch {
-		case sub.Kind() == unix.S_IFDIR && (name == ownFolder || strings.HasPrefix(name, ownFolder+"-")),
-			s.leave != nil && s.leave(in):
+		case sub.Kind() == unix.S_IFDIR && (name == ownFolder || strings.HasPrefix(name, ownFolder+"-")), s.leaves(in):
 			s.now.Nodes[in] = node{Entry: Entry{Path: in, Kind: Left}}
 			return nil
 		case sub.Stat.Dev != s.now.Device:
@@ -169,37 +176,54 @@ func (s *scanner) readFolder(it filetree.Node, at string) error {
 	})
 }
 
+func (s *scanner) leaves(at string) bool { return s.leave != nil && s.leave(at) }
+
 // ownFolder is the name of what Unwind keeps beside what it changes, or the beginning of the name.
 const ownFolder = ".unwind"
+
+// find is what is known of a node, if that has not changed.
+func (s *scanner) find(at string, is *unix.Stat_t) (n node, isKnown bool) {
+	n, isKnown = s.known.Nodes[at]
+	n.Same = ""
+	return n, isKnown && n.Inode == is.Ino && n.Changed == is.Ctim.Nano() && n.Changed != 0 && n.Kind == kindOf(is)
+}
+
+// keepKnown keeps what is known of a node that is no folder, if that has not changed.
+func (s *scanner) keepKnown(at string, is *unix.Stat_t) bool {
+	n, isKnown := s.find(at, is)
+	isKnown = isKnown && n.Kind != Folder && is.Dev == s.now.Device && !s.leaves(at)
+	if isKnown {
+		s.now.Nodes[at] = n
+	}
+	return isKnown
+}
 
 // readNode reads a node, a folder without what is in it.
 func (s *scanner) readNode(it filetree.Node, at string) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	changed := it.Stat.Ctim.Nano()
-	n, isKnown := s.known.Nodes[at]
-	isKnown = isKnown && n.Inode == it.Stat.Ino && n.Changed == changed && n.Changed != 0 && n.Kind == kindOf(it)
+	n, isKnown := s.find(at, &it.Stat)
 	if !isKnown {
-		n = node{Entry: Entry{Path: at}, Inode: it.Stat.Ino, Changed: changed}
+		n = node{Entry: Entry{Path: at}, Inode: it.Stat.Ino, Changed: it.Stat.Ctim.Nano()}
 		if err := s.describe(it, &n.Entry); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
-		if changed >= s.trusted {
+		if n.Changed >= s.trusted {
 			n.Changed = 0
 		}
+		s.now.read++
 		if at != "/" {
 			s.tally.AddBytes(n.Size)
 			s.tally.AddNode()
 		}
 	}
-	n.Same = ""
 	s.now.Nodes[at] = n
 	return nil
 }
 
-func kindOf(it filetree.Node) byte {
-	switch it.Kind() {
+func kindOf(is *unix.Stat_t) byte {
+	switch is.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return Folder
 	case unix.S_IFREG:
@@ -221,7 +245,7 @@ func (s *scanner) describe(it filetree.Node, e *Entry) error {
 		return err
 	}
 	st := it.Stat
-	e.Kind, e.Mode, e.UID, e.GID, e.MTime = kindOf(it), st.Mode&0o7777, st.Uid, st.Gid, st.Mtim.Nano()
+	e.Kind, e.Mode, e.UID, e.GID, e.MTime = kindOf(&st), st.Mode&0o7777, st.Uid, st.Gid, st.Mtim.Nano()
 	extended, err := it.Attributes()
 	if err != nil {
 		return err

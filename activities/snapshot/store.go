@@ -108,6 +108,9 @@ func (s *Store) Keep(ctx context.Context, root Root, k Keeping) (Content, error)
 	if err != nil {
 		return nil, err
 	}
+	if now.read == 0 { // nothing has changed until it was looked at: it is what there was at the beginning
+		return now.content(), s.keepTree(ctx, root, k, now)
+	}
 	const tries = 3
 	for range tries {
 		before := now.content()
@@ -166,12 +169,9 @@ func (s *Store) ticket(name string) string { return s.in(newDir, "tree-"+name) }
 func (s *Store) replaceMissing(ctx context.Context, root Root, k Keeping, t tree) error {
 	const tries = 3
 	for range tries {
-		missing := slices.IndexFunc(t.Needs, func(name sum) bool {
-			_, err := os.Lstat(s.chunkPath(name))
-			return err != nil
-		})
-		if missing < 0 {
-			return nil
+		all, err := s.haveAll(t.Needs)
+		if all || err != nil {
+			return err
 		}
 		again, err := scan(ctx, root, nil, reading{put: s.put, leave: k.Leave})
 		if err != nil {
@@ -185,6 +185,26 @@ func (s *Store) replaceMissing(ctx context.Context, root Root, k Keeping, t tree
 		}
 	}
 	return fmt.Errorf("chunks of %s do not stay in %s: who removes them?", root.Path, s.dir)
+}
+
+// haveAll reports whether all chunks of a sorted list are there.
+func (s *Store) haveAll(needs []sum) (bool, error) {
+	var names []string // of those that begin like the last
+	for i, each := range needs {
+		at := s.chunkPath(each)
+		if i == 0 || each[0] != needs[i-1][0] {
+			var err error
+			if names, err = readNames(filepath.Dir(at)); errors.Is(err, fs.ErrNotExist) {
+				return false, nil
+			} else if err != nil {
+				return false, err
+			}
+		}
+		if _, there := slices.BinarySearch(names, filepath.Base(at)); !there {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Copy keeps under a name what a tree of the store holds.
@@ -320,7 +340,7 @@ func (s *Store) list(c Content) ([]sum, error) {
 	for name := range needed {
 		all = append(all, name)
 	}
-	slices.SortFunc(all, func(a, b sum) int { return slices.Compare(a[:], b[:]) })
+	slices.SortFunc(all, compareSums)
 	return all, nil
 }
 

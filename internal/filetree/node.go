@@ -73,6 +73,13 @@ func (n Node) OpenContent() (*os.File, error) {
 
 // Each calls f for everything in a folder, ordered by name. The nodes are closed after the call.
 func (n Node) Each(f func(name string, sub Node) error) error {
+	return n.EachBut(func(string, int) (bool, error) { return false, nil }, f)
+}
+
+// EachBut is Each without what isKnown says needs no look, given its name in the open folder: it is
+// not opened.
+func (n Node) EachBut(isKnown func(name string, folder int) (bool, error),
+	f func(name string, sub Node) error) error {
 	folder, err := n.OpenContent()
 	if err != nil {
 		return err
@@ -83,8 +90,15 @@ func (n Node) Each(f func(name string, sub Node) error) error {
 		return err
 	}
 	slices.Sort(names)
+	fd := int(folder.Fd())
 	for _, name := range names {
-		sub, err := Open(int(folder.Fd()), name)
+		if known, err := isKnown(name, fd); known || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		sub, err := Open(fd, name)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -26,6 +27,9 @@ type Checkpoints struct {
 	// Journal is the folder of checkpoints; nil in a world that only looks.
 	Journal *journal.Journal
 	Rows    RowJournals
+
+	// served are the major versions of servers for which the programs were found to do.
+	served sync.Map
 }
 
 // RowJournals are the journals in the databases themselves, of what steps do to rows.
@@ -196,7 +200,7 @@ func (s *Checkpoints) checkSame(c *server.Connection, name string, taken checkpo
 
 // checkPossible refuses where a database could not be put back, and returns its size.
 func (s *Checkpoints) checkPossible(c *server.Connection) (size int64, err error) {
-	if err := errors.Join(checkTools(c), checkRights(c)); err != nil {
+	if err := errors.Join(s.checkTools(c), checkRights(c)); err != nil {
 		return 0, err
 	}
 	return size, c.Scan("SELECT pg_database_size(current_database())", nil, &size)

@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"maps"
-	"math/big"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,10 +121,16 @@ var (
 // this name, as quoted there.
 func readManifest(script io.Reader, database string) (manifest, error) {
 	m := manifest{}
-	in := bufio.NewReader(script)
+	in := bufio.NewReaderSize(script, 64<<10)
 	r := manifestReader{into: m, database: database}
 	for {
-		line, err := in.ReadBytes('\n')
+		line, err := in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			var rest []byte
+			line = bytes.Clone(line) // the buffer is used again
+			rest, err = in.ReadBytes('\n')
+			line = append(line, rest...)
+		}
 		if len(line) > 0 {
 			r.take(bytes.TrimSuffix(line, []byte("\n")))
 		}
@@ -149,7 +156,18 @@ type manifestReader struct {
 	isPosition bool
 	inRows     bool
 	rows       int64
-	sum        *big.Int // of the digests of the rows: their order does not matter
+	sum        rowSum
+}
+
+// rowSum is the sum of the digests of rows, modulo 2^256, lowest word first: their order does not
+// matter.
+type rowSum [4]uint64
+
+func (s *rowSum) add(digest [sha256.Size]byte) {
+	var carry uint64
+	for i := range s {
+		s[i], carry = bits.Add64(s[i], binary.BigEndian.Uint64(digest[sha256.Size-8*(i+1):]), carry)
+	}
 }
 
 func (r *manifestReader) take(line []byte) {
@@ -158,8 +176,7 @@ func (r *manifestReader) take(line []byte) {
 			r.inRows = false
 			return
 		}
-		digest := sha256.Sum256(line)
-		r.sum.Add(r.sum, new(big.Int).SetBytes(digest[:]))
+		r.sum.add(sha256.Sum256(line))
 		r.rows++
 		return
 	}
@@ -185,7 +202,7 @@ func (r *manifestReader) take(line []byte) {
 }
 
 func (r *manifestReader) begin(name, kind, of, owner string) {
-	r.name, r.text, r.blank, r.rows, r.sum = "", sha256.New(), 0, 0, new(big.Int)
+	r.name, r.text, r.blank, r.rows, r.sum = "", sha256.New(), 0, 0, rowSum{}
 	r.isData, r.isPosition = kind == "TABLE DATA", kind == "SEQUENCE SET"
 	isOurs := schema.IsJournal(of) || kind == "SCHEMA" && schema.IsJournal(name) ||
 		of == "-" && strings.HasPrefix(name, "SCHEMA ") && schema.IsJournal(strings.TrimPrefix(name, "SCHEMA "))

@@ -134,11 +134,15 @@ func majorVersion(c *server.Connection) (version int, err error) {
 	return version, c.Scan("SELECT current_setting('server_version_num')::int / 10000", nil, &version)
 }
 
-// checkTools refuses where pg_dump is not there, or too old for the server.
-func checkTools(c *server.Connection) error {
+// checkTools refuses where pg_dump is not there, or too old for the server. It asks once for each
+// version of a server: that takes a tenth of a second, and programs that have gone since say so.
+func (s *Checkpoints) checkTools(c *server.Connection) error {
 	server, err := majorVersion(c)
 	if err != nil {
 		return err
+	}
+	if _, does := s.served.Load(server); does {
+		return nil
 	}
 	for _, program := range []string{"pg_dump", "pg_restore"} {
 		ask := exec.CommandContext(c.Ctx, program, "--version")
@@ -162,6 +166,7 @@ func checkTools(c *server.Connection) error {
 					"of PostgreSQL %d", c.Name, server, program, version, server)
 		}
 	}
+	s.served.Store(server, true)
 	return nil
 }
 
