@@ -36,7 +36,7 @@ func (t tree) encode() ([]byte, error) {
 	for _, at := range sorted(t.State.Nodes) {
 		n := t.State.Nodes[at]
 		shared := sharedPrefix(last, at)
-		b = binary.AppendUvarint(b, uint64(shared))
+		b = binary.AppendUvarint(b, uint64(shared)) //nolint:gosec // not negative
 		b = appendTexts(b, at[shared:])
 		b = n.appendFacts(b)
 		if n.Kind == File {
@@ -145,7 +145,7 @@ func (r *treeReader) number() uint64 {
 
 func (r *treeReader) signed() int64 {
 	n := r.number()
-	return int64(n>>1) ^ -int64(n&1) //nolint:gosec // as binary.Varint does
+	return int64(n>>1) ^ -int64(n&1)
 }
 
 func (r *treeReader) text() string { return r.take(r.number()) }

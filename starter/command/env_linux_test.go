@@ -406,7 +406,11 @@ func readText(t *testing.T, dsn, sql string) (text string) {
 func TestAnAgentTakesCheckpoints(t *testing.T) {
 	s := newSite(t)
 	s.apply()
-	a := s.newAgent(nil, "--environment", s.name)
+	told := make(chan string, 100)
+	a := s.newAgent(&sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context,
+		r *sdk.ProgressNotificationClientRequest) {
+		told <- r.Params.Message
+	}}, "--environment", s.name)
 	tools, err := a.ListTools(t.Context(), nil)
 	require.NoError(t, err)
 	hints := map[string][2]bool{}
@@ -419,7 +423,9 @@ func TestAnAgentTakesCheckpoints(t *testing.T) {
 		require.Equal(t, want, hints[name], name)
 	}
 	ask := func(tool string, in arguments, out any) string {
-		r, err := a.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: in})
+		call := &sdk.CallToolParams{Name: tool, Arguments: in}
+		call.SetProgressToken(tool)
+		r, err := a.CallTool(t.Context(), call)
 		require.NoError(t, err)
 		text := r.Content[0].(*sdk.TextContent).Text
 		if out == nil {
@@ -448,6 +454,9 @@ func TestAnAgentTakesCheckpoints(t *testing.T) {
 	ask("rollback_app", rollback, &back)
 	require.Equal(t, before, s.is())
 	require.Len(t, back.Stages, 6)
+	for _, stage := range back.Stages {
+		require.Equal(t, string(stage.Stage)+": "+stage.Notes, <-told)
+	}
 	s.sh("touch uploads/later")
 	ask("rollback_app", rollback, &same)
 	require.Equal(t, back, same)

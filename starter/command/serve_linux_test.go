@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -123,7 +124,7 @@ func TestCheckpointsAreServedOverHTTP(t *testing.T) {
 	for _, path := range a.document.Paths {
 		operations += len(path)
 	}
-	require.Equal(t, 8, operations)
+	require.Equal(t, 9, operations)
 
 	a.token = ""
 	require.Contains(t, a.call(http.MethodGet, "", "", http.StatusUnauthorized, nil), "give a bearer token")
@@ -175,6 +176,78 @@ func TestCheckpointsAreServedOverHTTP(t *testing.T) {
 	s.sh("mv code away")
 	require.Contains(t, a.call(http.MethodPost, "", "{}", http.StatusInternalServerError, nil), s.root+"/code")
 	s.sh("mv away code")
+}
+
+// TestStagesAreStreamedWhileTheyRun holds a rollback where the unit is to stop: by then it has told
+// of the stage before.
+func TestStagesAreStreamedWhileTheyRun(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	a := s.serve()
+	var first apps.Checkpoint
+	a.call(http.MethodPost, "", "", http.StatusCreated, &first)
+	before := s.is()
+	s.sh("echo bad >code/page; touch hold")
+	next := a.stages(first.ID, http.StatusOK)
+	told := []string{}
+	for event, data := next(); event != ""; event, data = next() {
+		var stage environment.Passed
+		if event == "stage" {
+			require.NoError(t, json.Unmarshal(data, &stage))
+			require.Equal(t, "ok", stage.Status)
+			require.NotZero(t, stage.At)
+			require.NotEmpty(t, stage.Notes)
+		}
+		told = append(told, event+" "+string(stage.Stage))
+		if stage.Stage == environment.Verify {
+			require.FileExists(t, filepath.Join(s.root, "hold"))
+			s.sh("rm hold")
+		}
+		if event == "done" {
+			var back apps.RolledBack
+			require.NoError(t, json.Unmarshal(data, &back))
+			require.Equal(t, first.ID, back.To.ID)
+			require.Len(t, back.Stages, 6)
+		}
+	}
+	require.Equal(t, []string{"stage verify", "stage stop-unit", "stage safety-checkpoint", "stage restore-files",
+		"stage start-unit", "stage health-check", "done "}, told)
+	require.Equal(t, before, s.is())
+
+	event, data := a.stages("cp-none", http.StatusOK)()
+	require.Equal(t, "problem", event)
+	require.Contains(t, string(data), `"status":404`)
+	a.token = bobsToken
+	a.stages(first.ID, http.StatusNotFound)
+}
+
+// stages rolls back; next is the next event of the answer, without a name where there is none.
+func (a *api) stages(to string, want int) (next func() (event string, data []byte)) {
+	a.Helper()
+	request, err := http.NewRequestWithContext(a.Context(), http.MethodPost,
+		a.url+"/api/apps/"+a.name+"/checkpoints/"+to+"/rollback/stages", nil)
+	require.NoError(a, err)
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(a, err)
+	a.Cleanup(func() { response.Body.Close() })
+	require.Equal(a, want, response.StatusCode)
+	if want == http.StatusOK {
+		require.Equal(a, "text/event-stream", response.Header.Get("Content-Type"))
+	}
+	lines := bufio.NewScanner(response.Body)
+	return func() (event string, data []byte) {
+		for lines.Scan() && lines.Text() != "" {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch name {
+			case "event":
+				event = value
+			case "data":
+				data = []byte(value)
+			}
+		}
+		return event, data
+	}
 }
 
 func TestBadTokensOfServeAreRefused(t *testing.T) {

@@ -81,8 +81,16 @@ func (s *Server) addEnvironments() {
 	}, s.deleteCheckpoint)
 }
 
+// appCall is a call of a tool about an environment.
+type appCall struct {
+	*tasks.Client
+
+	// tell tells the agent how far it has come, if it has asked for that.
+	tell func(done int, text string)
+}
+
 // addEnvironmentTool adds a tool with a result of its own.
-func addEnvironmentTool[In, Out any](s *Server, t *sdk.Tool, do func(context.Context, *tasks.Client, In) (Out, error)) {
+func addEnvironmentTool[In, Out any](s *Server, t *sdk.Tool, do func(context.Context, appCall, In) (Out, error)) {
 	schema := schemaOf[In]()
 	checked, err := schema.Resolve(nil)
 	if err != nil {
@@ -99,7 +107,12 @@ func addEnvironmentTool[In, Out any](s *Server, t *sdk.Tool, do func(context.Con
 		if err != nil {
 			return failed(err), nil
 		}
-		out, err := do(ctx, client, in)
+		out, err := do(ctx, appCall{client, func(done int, text string) {
+			if token := call.Params.GetProgressToken(); token != nil {
+				_ = call.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ // a client that is gone ends ctx
+					ProgressToken: token, Progress: float64(done), Message: text})
+			}
+		}}, in)
 		if err != nil {
 			return failed(err), nil
 		}
@@ -129,7 +142,7 @@ func (s *Server) checkApp(name string) error {
 	return nil
 }
 
-func (s *Server) createCheckpoint(ctx context.Context, c *tasks.Client, in createCheckpointInput) (apps.Checkpoint,
+func (s *Server) createCheckpoint(ctx context.Context, c appCall, in createCheckpointInput) (apps.Checkpoint,
 	error) {
 	if err := s.checkApp(in.App); err != nil {
 		return apps.Checkpoint{}, err
@@ -148,7 +161,7 @@ func (s *Server) createCheckpoint(ctx context.Context, c *tasks.Client, in creat
 // agentName stands for whoever uses these tools.
 const agentName = "an agent, over MCP"
 
-func (s *Server) listCheckpoints(ctx context.Context, c *tasks.Client, in ofApp) (apps.Checkpoints, error) {
+func (s *Server) listCheckpoints(ctx context.Context, c appCall, in ofApp) (apps.Checkpoints, error) {
 	if err := s.checkApp(in.App); err != nil {
 		return apps.Checkpoints{}, err
 	}
@@ -156,20 +169,23 @@ func (s *Server) listCheckpoints(ctx context.Context, c *tasks.Client, in ofApp)
 	return apps.CheckpointsOf(v), err
 }
 
-func (s *Server) rollbackApp(ctx context.Context, c *tasks.Client, in rollbackAppInput) (apps.RolledBack, error) {
+func (s *Server) rollbackApp(ctx context.Context, c appCall, in rollbackAppInput) (apps.RolledBack, error) {
 	if err := s.checkApp(in.App); err != nil {
 		return apps.RolledBack{}, err
 	}
-	var done environment.RolledBack
-	err := c.AskEnvironment(ctx, in.App, environment.UpdateRollback, &done, environment.RollbackRequest{
+	stages := 0
+	done, err := c.RollBackEnvironment(ctx, in.App, environment.RollbackRequest{
 		To: in.Checkpoint, Safety: apps.CheckpointID(in.App, in.Checkpoint, in.Request), Who: agentName,
+	}, func(p environment.Passed) {
+		stages++
+		c.tell(stages, activities.Visible(fmt.Sprintf("%s: %s", p.Stage, p.Notes)))
 	})
 	back := apps.RolledBackOf(done)
 	back.Next = fmt.Sprintf("rollback_app(app_id=%q, checkpoint_id=%q) goes forward again", in.App, done.Safety.ID)
 	return back, err
 }
 
-func (s *Server) pinCheckpoint(ctx context.Context, c *tasks.Client, in ofCheckpoint) (apps.Checkpoint, error) {
+func (s *Server) pinCheckpoint(ctx context.Context, c appCall, in ofCheckpoint) (apps.Checkpoint, error) {
 	if err := s.checkApp(in.App); err != nil {
 		return apps.Checkpoint{}, err
 	}
@@ -179,7 +195,7 @@ func (s *Server) pinCheckpoint(ctx context.Context, c *tasks.Client, in ofCheckp
 	return apps.CheckpointOf(pinned), err
 }
 
-func (s *Server) deleteCheckpoint(ctx context.Context, c *tasks.Client, in ofCheckpoint) (DeletedCheckpoint, error) {
+func (s *Server) deleteCheckpoint(ctx context.Context, c appCall, in ofCheckpoint) (DeletedCheckpoint, error) {
 	if err := s.checkApp(in.App); err != nil {
 		return DeletedCheckpoint{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/sse"
 
 	"github.com/seed-62bf7108/unwind/starter/apps"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
@@ -96,6 +97,14 @@ func (s *Server) register(api huma.API) {
 			"everything is as before, and the answer has status 500 and says why.",
 		Errors: failures(http.StatusConflict),
 	}, s.rollBack)
+	sse.Register(api, huma.Operation{
+		OperationID: "rollback-app-in-stages", Method: http.MethodPost, Path: apiPath + "/{cp_id}/rollback/stages",
+		Summary: "Put the environment back to a checkpoint, and tell of each stage",
+		Description: "Does what rollback does. It sends a stage event for each stage once that is over, and ends with an " +
+			"event done, which has the answer, or problem. A client that goes away ends nothing.",
+		Errors: failures(), Middlewares: huma.Middlewares{s.checkApp(api)},
+	}, map[string]any{"stage": environment.Passed{}, "done": apps.RolledBack{}, "problem": huma.ErrorModel{}},
+		s.rollBackInStages)
 	add(api, s, huma.Operation{
 		OperationID: "prune-checkpoints", Method: http.MethodPost, Path: apiPath + "/prune",
 		Summary: "Delete the checkpoints that the retention no longer keeps", Errors: failures(http.StatusConflict),
@@ -170,12 +179,27 @@ func (s *Server) pin(ctx context.Context, in *CheckpointPath, pinned bool) (*ans
 	return told(apps.CheckpointOf(now), err)
 }
 
+func (in *rolledBack) request(ctx context.Context) environment.RollbackRequest {
+	return environment.RollbackRequest{To: in.Checkpoint, Safety: apps.CheckpointID(in.App, in.Checkpoint, in.Key),
+		Who: whoAmI(ctx)}
+}
+
 func (s *Server) rollBack(ctx context.Context, in *rolledBack) (*answer[apps.RolledBack], error) {
 	var done environment.RolledBack
-	err := s.Client.AskEnvironment(ctx, in.App, environment.UpdateRollback, &done, environment.RollbackRequest{
-		To: in.Checkpoint, Safety: apps.CheckpointID(in.App, in.Checkpoint, in.Key), Who: whoAmI(ctx),
-	})
+	err := s.Client.AskEnvironment(ctx, in.App, environment.UpdateRollback, &done, in.request(ctx))
 	return told(apps.RolledBackOf(done), err)
+}
+
+// rollBackInStages does not look at errors of send: of a client that is gone, nobody asks any more.
+func (s *Server) rollBackInStages(ctx context.Context, in *rolledBack, send sse.Sender) {
+	done, err := s.Client.RollBackEnvironment(ctx, in.App, in.request(ctx), func(p environment.Passed) {
+		_ = send.Data(p)
+	})
+	if err != nil {
+		_ = send.Data(problem(err))
+		return
+	}
+	_ = send.Data(apps.RolledBackOf(done))
 }
 
 func (s *Server) prune(ctx context.Context, in *AppPath) (*answer[environment.Pruned], error) {

@@ -105,8 +105,23 @@ func (s *Server) find(ctx context.Context, app string) (environment.View, error)
 	return v, nil
 }
 
+// checkApp refuses environments that a request may not use, before it is answered.
+func (s *Server) checkApp(api huma.API) func(huma.Context, func(huma.Context)) {
+	return func(c huma.Context, next func(huma.Context)) {
+		if _, err := s.find(c.Context(), c.Param("app_id")); err != nil {
+			refused := problem(err)
+			_ = huma.WriteErr(api, c, refused.GetStatus(), refused.Error())
+			return
+		}
+		next(c)
+	}
+}
+
 // problem gives an error its status.
-func problem(err error) error {
+func problem(err error) huma.StatusError {
+	if known, is := errors.AsType[huma.StatusError](err); is {
+		return known
+	}
 	refused, isRefused := errors.AsType[*tasks.EnvironmentRefusal](err)
 	_, isUsage := errors.AsType[usage.Error](err)
 	switch {

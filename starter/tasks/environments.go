@@ -51,6 +51,53 @@ func (c *Client) AskEnvironment(ctx context.Context, name, update string, result
 	return c.explainEnvironment(ctx, name, err)
 }
 
+// RollBackEnvironment puts an environment back to a checkpoint. It calls passed with each stage that
+// is over, while the others go on; the answer has all of them.
+func (c *Client) RollBackEnvironment(ctx context.Context, name string, r environment.RollbackRequest,
+	passed func(environment.Passed)) (done environment.RolledBack, err error) {
+	v, err := c.Environment(ctx, name)
+	if err != nil {
+		return done, err
+	}
+	answered := make(chan error, 1)
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		answered <- c.AskEnvironment(ctx, name, environment.UpdateRollback, &done, r)
+		stop()
+	}()
+	told := map[environment.Stage]bool{}
+	tell := func(stages []environment.Passed) {
+		for _, each := range stages {
+			if !told[each.Stage] {
+				told[each.Stage] = true
+				passed(each)
+			}
+		}
+	}
+	c.followStages(waiting, v, r, tell)
+	if err = <-answered; err == nil {
+		tell(done.Stages)
+	}
+	return done, err
+}
+
+// followStages tells of the stages of a rollback that are over, until ctx ends.
+func (c *Client) followStages(ctx context.Context, v environment.View, r environment.RollbackRequest,
+	tell func([]environment.Passed)) {
+	to := slices.IndexFunc(v.Checkpoints, func(each environment.Checkpoint) bool { return each.ID == r.To })
+	if to < 0 {
+		return
+	}
+	task, begun := c.AwaitTask(ctx, environment.RollbackTaskID(v.Document.Name, r.Safety))
+	for begun && ctx.Err() == nil {
+		if steps, err := c.Recoveries().Done(ctx, task.ID, c.DataConverter()); err == nil {
+			tell(v.Document.PassedStages(v.Checkpoints[to], steps))
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+}
+
 // EnvironmentRefusal is why an environment has refused something: nothing was touched.
 type EnvironmentRefusal struct {
 	// Why is the type of the refusal, such as environment.Pinned.

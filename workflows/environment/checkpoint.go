@@ -207,6 +207,21 @@ func (d Document) Stages(steps []Done) (all []Passed) {
 	return all
 }
 
+// PassedStages are the stages that a rollback to a checkpoint has gone through whole, while it is
+// under way.
+func (d Document) PassedStages(to Checkpoint, steps []Done) []Passed {
+	left := map[Stage]int{}
+	for _, s := range d.draftRollback("", to, "").file.Steps {
+		stage, _ := d.stageOf(s.ID)
+		left[stage]++
+	}
+	for _, s := range steps {
+		stage, _ := d.stageOf(s.Entry.Step)
+		left[stage]--
+	}
+	return slices.DeleteFunc(d.Stages(steps), func(p Passed) bool { return left[p.Stage] > 0 })
+}
+
 // RolledBack is the answer of a rollback.
 type RolledBack struct {
 	To Checkpoint `json:"rolled_back_to"`

@@ -138,6 +138,10 @@ func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 // the safety checkpoint first, once the unit is stopped. Parts that only one of the two has are not
 // put back.
 func (d Document) RollbackTask(host string, to Checkpoint, agent string) json.RawMessage {
+	return d.draftRollback(host, to, agent).json()
+}
+
+func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft {
 	t := d.newDraft(host, agent, "roll environment %s back to %s", d.Name, to.ID)
 	var first []string
 	for _, p := range to.Parts {
@@ -163,7 +167,7 @@ func (d Document) RollbackTask(host string, to Checkpoint, agent string) json.Ra
 		t.add(step{ID: healthStep, Uses: "unit.health", Needs: []string{startStep, beforeStep}, Timeout: "1h",
 			With: map[string]any{"unit": t.Unit, "within": cmp.Or(d.Healthy, defaultHealthy.String()), "must": must}})
 	}
-	return t.json()
+	return t
 }
 
 // CompareTask is the task that compares a checkpoint with another one, or with what is there now. It
