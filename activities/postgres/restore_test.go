@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -455,4 +456,33 @@ func TestACopyThatIsNotAsItWasMade(t *testing.T) {
 	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)
 	require.Equal(t, left, d.exactDump())
 	d.step("postgres.checkpoint", map[string]any{"database": "main", "as": "else"}).refused("must be dump or copy")
+	d.step("postgres.checkpoint", map[string]any{"database": "main", "read_later": true}).refused("it goes with as: copy")
+}
+
+// TestACheckpointIsVerified whether it was read before or not, and nobody can connect to a copy
+// afterwards.
+func TestACheckpointIsVerified(t *testing.T) {
+	t.Parallel()
+	d := newRestorable(t, accounts)
+	later := d.step("postgres.checkpoint", map[string]any{"database": "main", "as": "copy", "read_later": true})
+	dumped := d.checkpointAs("dump")
+	var digests []any
+	for _, cp := range []*step{later, dumped} {
+		cp.apply()
+		verify := d.step("postgres.verify", map[string]any{"database": "main", "checkpoint": "cp-" + cp.entry.Token})
+		for range 2 {
+			result := verify.apply()
+			require.EqualValues(t, 40, result.Outputs["rows"])
+			digests = append(digests, result.Outputs["digest"])
+		}
+	}
+	require.Len(t, slices.Compact(digests), 1)
+	copied := &database{t: t, server: d.server, name: "unwind_checkpoint_" + later.entry.Token}
+	require.Equal(t, "false", d.value("SELECT datallowconn FROM pg_database WHERE datname = '"+copied.name+"'"))
+	d.server.Exec(t, d.server.Admin("postgres"), "ALTER DATABASE "+copied.name+" ALLOW_CONNECTIONS true")
+	copied.asAdmin("UPDATE account SET balance = 7 WHERE id = 7")
+	verify := d.step("postgres.verify", map[string]any{"database": "main", "checkpoint": "cp-" + later.entry.Token})
+	_, err := verify.action.Apply(t.Context(), verify.entry, verify.with, "")
+	require.Equal(t, activities.DamagedRecord, activities.TypeOf(err), "%v", err)
+	require.ErrorContains(t, err, "~ table data public.account")
 }

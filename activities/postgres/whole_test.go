@@ -194,7 +194,6 @@ func TestAMigrationIsTakenBackWhole(t *testing.T) {
 	s := d.checkpoint(true)
 	require.Contains(t, fmt.Sprint(s.plan().Facts), "restores the whole database")
 	result := s.apply()
-	require.EqualValues(t, 40, result.Outputs["rows"])
 	d.migrate()
 	d.asAdmin("ALTER DATABASE " + d.name + " SET work_mem = '7MB'")
 	migrated := d.wholeDump()

@@ -121,17 +121,31 @@ func (p *parts) restart(ctx context.Context) (time.Duration, error) {
 	return p.wasDown(ctx)
 }
 
-// kept is how many bytes the store of folders takes on its disk.
-func (o *ours) kept() (bytes int64, err error) {
-	err = filepath.WalkDir(filepath.Join(o.state, "folder", "store"), func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
+// kept is what the store of folders takes on its disk, by what the parts take on theirs; the
+// database aside, whose copies are on its server.
+func (o *ours) kept(ctx context.Context) (ratio float64, err error) {
+	c, err := o.engine.ContainerInspect(ctx, boxName)
+	if err != nil {
+		return 0, err
+	}
+	kept, err := onDisk(filepath.Join(o.state, "folder", "store"))
+	parts, failed := onDisk(c.GraphDriver.Data["UpperDir"], o.volume, o.code())
+	return float64(kept) / float64(parts), errors.Join(err, failed)
+}
+
+// onDisk is how many bytes folders take on their disk.
+func onDisk(folders ...string) (bytes int64, err error) {
+	for _, each := range folders {
+		err = errors.Join(err, filepath.WalkDir(each, func(_ string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil {
+				bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
+			}
 			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			bytes += info.Sys().(*syscall.Stat_t).Blocks * 512
-		}
-		return err
-	})
+		}))
+	}
 	return bytes, err
 }

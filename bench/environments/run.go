@@ -33,7 +33,7 @@ type figures struct {
 	Compared []compared `json:"compared"`
 	// Restart is a stop and a start of the container alone.
 	Restart float64 `json:"restart_ms"`
-	// Kept is what ten checkpoints take, but for those of the database, by what the parts hold.
+	// Kept is what ten checkpoints take on disk, but for those of the database, by what the parts take.
 	Kept float64 `json:"kept"`
 }
 
@@ -98,11 +98,9 @@ func (b *bench) measure(ctx context.Context) error {
 	if _, _, err := b.checkpoint(ctx); err != nil {
 		return err
 	}
-	kept, err := b.kept()
-	if err != nil {
+	if b.Kept, err = b.kept(ctx); err != nil {
 		return err
 	}
-	b.Kept = float64(kept) / float64(boxFiles*boxFile+volumeFiles*volumeFile+codeFiles*codeFile)
 	if err := b.usual.prepare(ctx); err != nil {
 		return err
 	}

@@ -69,12 +69,14 @@ type kind struct {
 	name string
 	// of is the name of its resource in a part; empty: it is of another kind.
 	of func(Part) string
-	// param names its resource for these actions. A kind without verify is verified by its restore.
+	// param names its resource for these actions.
 	capture, restore, verify, compare, param string
 	stage                                    Stage
 	with                                     map[string]any
 	// gate is that of the restore: who rolls back has decided.
 	gate string
+	// readsLater: what is captured has not been read; it is verified once the unit runs again.
+	readsLater bool
 }
 
 var kinds = []kind{
@@ -84,8 +86,8 @@ var kinds = []kind{
 	keptAsFolder(kind{name: "volume", param: "volume", of: func(p Part) string { return p.Volume }}),
 	keptAsFolder(kind{name: "container", param: "container", of: func(p Part) string { return p.Container }}),
 	{name: "postgres", param: "database", of: func(p Part) string { return p.Postgres },
-		capture: "postgres.checkpoint", restore: "postgres.restore", compare: "postgres.compare", stage: RestoreDatabases,
-		with: map[string]any{"as": "copy"}, gate: "none"},
+		capture: "postgres.checkpoint", restore: "postgres.restore", verify: "postgres.verify", compare: "postgres.compare",
+		stage: RestoreDatabases, with: map[string]any{"as": "copy", "read_later": true}, gate: "none", readsLater: true},
 }
 
 // keptAsFolder is a kind that the world of folders captures and puts back.

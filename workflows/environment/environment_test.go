@@ -47,12 +47,13 @@ func TestACheckpointKeepsAllPartsBesideEachOther(t *testing.T) {
 		`ahead-uploads [] folder.checkpoint {"path":"/srv/uploads"}continue`,
 		`stop [was-healthy ahead-code ahead-uploads] unit.stop {"unit":"app"}`,
 		`keep-code [stop] folder.checkpoint {"git":true,"ignored":true,"path":"/srv/shop"}`,
-		`keep-orders [stop] postgres.checkpoint {"as":"copy","database":"shop"}`,
+		`keep-orders [stop] postgres.checkpoint {"as":"copy","database":"shop","read_later":true}`,
 		`keep-uploads [stop] folder.checkpoint {"path":"/srv/uploads"}`,
 		`start [keep-code keep-orders keep-uploads] unit.start {"if":"${{ steps.stop.outputs.ran }}","unit":"app"}`,
+		`verify-orders [start] postgres.verify {"checkpoint":"${{ steps.keep-orders.outputs.checkpoint }}","database":"shop"}`,
 	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
 	d.Unit = ""
-	require.Len(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")), 3, "without a unit nothing is stopped or read ahead")
+	require.Len(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")), 4, "without a unit nothing is stopped or read ahead")
 }
 
 func TestARollbackPutsBackWhatBothHave(t *testing.T) {

@@ -126,10 +126,16 @@ func (t *draft) stop(needs []string) []string {
 // is stopped, or nothing.
 func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 	t := d.newDraft(host, agent, "take checkpoint %s of environment %s", id, d.Name)
-	kept := t.capture(keepPrefix, "", t.stop(t.ask()))
+	after := t.capture(keepPrefix, "", t.stop(t.ask()))
 	if t.Unit != "" {
-		t.add(step{ID: startStep, Uses: "unit.start", Needs: kept,
-			With: map[string]any{"unit": t.Unit, "if": "${{ steps." + stopStep + ".outputs.ran }}"}})
+		after = []string{t.add(step{ID: startStep, Uses: "unit.start", Needs: after,
+			With: map[string]any{"unit": t.Unit, "if": "${{ steps." + stopStep + ".outputs.ran }}"}})}
+	}
+	for _, name := range t.partNames() {
+		if k, resource := t.Parts[name].kindOf(); k.readsLater {
+			t.add(step{ID: verifyPrefix + name, Uses: k.verify, Needs: after, Timeout: longStep,
+				With: map[string]any{k.param: resource, "checkpoint": "${{ steps." + keepPrefix + name + ".outputs.checkpoint }}"}})
+		}
 	}
 	return t.json()
 }
@@ -145,7 +151,7 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 	t := d.newDraft(host, agent, "roll environment %s back to %s", d.Name, to.ID)
 	var first []string
 	for _, p := range to.Parts {
-		if k := kindNamed(p.Kind); d.Has(p) && k.verify != "" {
+		if k := kindNamed(p.Kind); d.Has(p) {
 			first = append(first, t.add(step{ID: verifyPrefix + p.Name, Uses: k.verify, Timeout: longStep,
 				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
 		}

@@ -45,7 +45,7 @@ type RowJournals interface {
 
 // Actions are those of whole databases.
 func (s *Checkpoints) Actions() []activities.Action {
-	return []activities.Action{&take{s}, &restore{s}, &compare{s}}
+	return []activities.Action{&take{s}, &restore{s}, &verify{s}, &compare{s}}
 }
 
 // token opens the token of an entry, if its record is in this journal.
@@ -139,40 +139,35 @@ func refuseName(name string) error {
 		"checkpoint: %q is no name of a checkpoint; take the output checkpoint of a step of postgres.checkpoint", name)
 }
 
-// find returns a checkpoint that a database can be restored from, and what it contains.
-func (s *Checkpoints) find(c *server.Connection, name, application string) (image, manifest, error) {
+// find returns a checkpoint that a database can be restored from.
+func (s *Checkpoints) find(c *server.Connection, name, application string) (image, error) {
 	if !isName(name) {
-		return nil, nil, refuseName(name)
+		return nil, refuseName(name)
 	}
 	token, err := s.Journal.Token(strings.TrimPrefix(name, namePrefix))
 	if err != nil {
-		return nil, nil, refuseName(name)
+		return nil, refuseName(name)
 	}
 	fate, err := token.Fate()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	_, isKept, err := token.Keeper()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	taken, found, err := readTaken(token)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !found || fate != journal.Undecided && !isKept {
-		return nil, nil, activities.Errorf(activities.Refused,
+		return nil, activities.Errorf(activities.Refused,
 			"checkpoint: there is no %s on this worker: it was never taken here, was undone, or its record was released", name)
 	}
 	if err := s.checkSame(c, name, taken); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	i, err := taken.image(c, token, application)
-	if err != nil {
-		return nil, nil, err
-	}
-	content, err := i.read()
-	return i, content, err
+	return taken.image(c, token, application)
 }
 
 // checkSame refuses a checkpoint of another database, or of another version of its server.

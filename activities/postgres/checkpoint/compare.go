@@ -82,13 +82,13 @@ func (a *compare) Apply(ctx context.Context, e activities.Entry, s activities.St
 	}
 	defer c.Close()
 	application := server.LookName + " " + e.Token
-	_, was, err := a.find(c, p.Checkpoint, application)
+	was, err := a.contentsOf(c, p.Checkpoint, application)
 	if err != nil {
 		return r, err
 	}
 	var is manifest
 	if p.With != "" {
-		_, is, err = a.find(c, p.With, application)
+		is, err = a.contentsOf(c, p.With, application)
 	} else {
 		var name string
 		if name, _, err = whoAmI(c); err == nil {
@@ -104,6 +104,14 @@ func (a *compare) Apply(ctx context.Context, e activities.Entry, s activities.St
 		Outputs: map[string]any{"changed": len(was.differs(is)), "diff": activities.HeadDiff(was.diff(is),
 			activities.MaxOutputs/2)},
 	}, nil
+}
+
+func (a *compare) contentsOf(c *server.Connection, checkpoint, application string) (manifest, error) {
+	i, err := a.find(c, checkpoint, application)
+	if err != nil {
+		return nil, err
+	}
+	return i.read()
 }
 
 // Undo implements activities.Action.

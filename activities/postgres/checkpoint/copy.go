@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/postgres/server"
 )
 
@@ -20,18 +21,60 @@ const copyPrefix = "unwind_checkpoint_"
 
 // copied is an image that is a copy.
 type copied struct {
-	c     *server.Connection
-	taken checkpoint
+	c           *server.Connection
+	taken       checkpoint
+	token       *journal.Token
+	application string
 }
 
-func (i *copied) read() (manifest, error) {
+// read is what the copy contained when it was first read: nobody can change it.
+func (i *copied) read() (m manifest, err error) {
 	there, err := findDatabase(i.c, i.taken.Copy)
 	if err == nil && there == 0 {
 		err = activities.Errorf(activities.DamagedRecord,
 			"the checkpoint of the database %s is gone: the server has no database %s; nothing was touched", i.c.Name,
 			i.taken.Copy)
 	}
-	return i.taken.Contents, err
+	if err != nil {
+		return nil, err
+	}
+	if found, err := i.token.Read(contentsDoc, &m); found || err != nil {
+		return m, err
+	}
+	return i.verify()
+}
+
+func (i *copied) verify() (is manifest, err error) {
+	if is, err = i.readCopy(); err != nil {
+		return nil, fmt.Errorf("database %s: the checkpoint %s cannot be read: %w", i.c.Name, i.taken.Copy, err)
+	}
+	var was manifest
+	found, err := i.token.Read(contentsDoc, &was)
+	if err == nil && !found {
+		was = is
+		_, err = i.token.Create(contentsDoc, &is)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if was.exact() != is.exact() {
+		return nil, activities.Errorf(activities.DamagedRecord,
+			"the checkpoint of the database %s: somebody has changed the database %s; nothing was touched:\n%s", i.c.Name,
+			i.taken.Copy, was.diff(is))
+	}
+	return is, nil
+}
+
+// readCopy lets its role connect for so long.
+func (i *copied) readCopy() (m manifest, err error) {
+	allow := func(is string) error {
+		return i.c.Run("ALTER DATABASE " + server.Quote(i.taken.Copy) + " ALLOW_CONNECTIONS " + is)
+	}
+	if err := allow("true"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, allow("false")) }()
+	return readDatabase(i.c, i.taken.Copy, i.application)
 }
 
 func (i *copied) makeFresh(m *server.Connection, token string) (string, error) {
@@ -85,7 +128,7 @@ type copying struct {
 	taken       *checkpoint
 }
 
-// run makes the copy under a name that nobody knows, compares it, and then gives it its own.
+// run makes the copy under a name that nobody knows, and then gives it its own.
 func (k copying) run() error {
 	final, application := copyPrefix+k.token, server.ForwardName+" "+k.token
 	if err := dropMade(k.m, k.token); err != nil { // of attempts that have ended
@@ -117,9 +160,6 @@ func (k copying) run() error {
 	if err := setProperties(k.m, fresh, k.taken.Quoted, k.taken.Properties); err != nil {
 		return err
 	}
-	if k.taken.Contents, err = readDatabase(k.m, fresh, application); err != nil {
-		return err
-	}
 	after, err := shared(k.m, oid)
 	if err == nil && after != before {
 		err = fmt.Errorf("database %s: its settings were changed while it was copied; it is tried again", k.c.Name)
@@ -127,7 +167,7 @@ func (k copying) run() error {
 	if err != nil {
 		return err
 	}
-	k.taken.Copy, k.taken.Content = final, k.taken.Contents.digest()
+	k.taken.Copy = final
 	err = errors.Join(
 		k.m.Run("ALTER DATABASE "+server.Quote(fresh)+" ALLOW_CONNECTIONS false"),
 		k.m.Run("ALTER DATABASE "+server.Quote(fresh)+" RENAME TO "+server.Quote(final)))

@@ -16,36 +16,33 @@ import (
 
 // Documents and files of a token besides those of package journal.
 const (
-	takenDoc   = "taken" // the same as journal.Applied, which alone could be lost
-	dumpPrefix = "dump-"
+	takenDoc = "taken" // the same as journal.Applied, which alone could be lost
+	// contentsDoc is what a copy contains, as it was first read.
+	contentsDoc = "contents"
+	dumpPrefix  = "dump-"
 )
 
 // checkpoint is the document journal.Applied of postgres.checkpoint.
 type checkpoint struct {
-	Of      string            `json:"of"`      // the name of the database in the worker's config
-	ID      string            `json:"id"`      // of the database
-	Version int               `json:"version"` // of its server
-	Content activities.Digest `json:"content"`
-	Quoted  string            `json:"quoted"` // the name of the database in statements
+	Of      string `json:"of"`      // the name of the database in the worker's config
+	ID      string `json:"id"`      // of the database
+	Version int    `json:"version"` // of its server
+	Quoted  string `json:"quoted"`  // the name of the database in statements
 	// File is a dump, and Digest its digest.
 	File   string `json:"file,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	// Copy is a database on the server, Contents what it contains, and Properties the statements that
-	// give a database what a copy does not get.
+	// Copy is a database on the server, and Properties the statements that give a database what a copy
+	// does not get.
 	Copy       string            `json:"copy,omitempty"`
-	Contents   manifest          `json:"contents,omitempty"`
 	Properties []string          `json:"properties,omitempty"`
 	Result     activities.Result `json:"result"`
 }
 
 // report sets the result of the step.
-func (taken *checkpoint) report(size int64, content manifest, token string) {
+func (taken *checkpoint) report(size int64, token string) {
 	taken.Result = activities.Result{
-		Summary: fmt.Sprintf("a checkpoint of %s with %s, in %s", taken.Of, activities.CountOf(content.rows(), "row"),
-			activities.CountOf(size, "byte")),
-		Outputs: map[string]any{"checkpoint": namePrefix + token, "bytes": size, "rows": content.rows(),
-			"digest": string(taken.Content)},
-		After: taken.Content,
+		Summary: fmt.Sprintf("a checkpoint of %s, %s", taken.Of, activities.CountOf(size, "byte")),
+		Outputs: map[string]any{"checkpoint": namePrefix + token, "bytes": size},
 	}
 }
 
@@ -61,6 +58,8 @@ func readTaken(token *journal.Token) (taken checkpoint, found bool, err error) {
 type image interface {
 	// read says what it contains. It is DamagedRecord where it is not as the step has kept it.
 	read() (manifest, error)
+	// verify reads all of it.
+	verify() (manifest, error)
 	// makeFresh makes a database from it beside the others, for a token, and returns its name, also with
 	// an error if there may be one.
 	makeFresh(m *server.Connection, token string) (name string, err error)
@@ -70,7 +69,7 @@ type image interface {
 
 func (taken checkpoint) image(c *server.Connection, token *journal.Token, application string) (image, error) {
 	if taken.Copy != "" {
-		return &copied{c, taken}, nil
+		return &copied{c, taken, token, application}, nil
 	}
 	t, err := newTools(c, maintenance, application)
 	return &dump{t, filepath.Join(token.Dir(), taken.File), taken}, err
@@ -96,6 +95,8 @@ func (d *dump) read() (manifest, error) {
 	}
 	return d.manifestOf(d.file, d.taken.Quoted)
 }
+
+func (d *dump) verify() (manifest, error) { return d.read() }
 
 func (d *dump) makeFresh(m *server.Connection, token string) (string, error) {
 	return d.restoreFresh(m, token, d.file, d.taken.Quoted)

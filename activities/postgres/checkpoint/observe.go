@@ -38,11 +38,15 @@ func (a *take) Observe(ctx context.Context, e activities.Entry) (activities.Obse
 	if err != nil {
 		return activities.Observation{}, err
 	}
+	was, err := r.image.read()
+	if err != nil {
+		return activities.Observation{}, err
+	}
 	now, err := r.look()
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	if now.digest() == taken.Content {
+	if now.digest() == was.digest() {
 		state := activities.AsLeft
 		if fate == journal.Undoing {
 			state = activities.AsBefore
@@ -52,10 +56,6 @@ func (a *take) Observe(ctx context.Context, e activities.Entry) (activities.Obse
 	if r.params.Exclusive && fate == journal.Undecided {
 		return activities.Observation{State: activities.AsLeft,
 			Detail: "the database has changed since the checkpoint, which an undo takes back: only the task writes to it"}, nil
-	}
-	was, err := r.image.read()
-	if err != nil {
-		return activities.Observation{}, err
 	}
 	strayed := driftSince(was, now)
 	return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift},

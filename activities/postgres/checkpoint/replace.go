@@ -104,7 +104,13 @@ func (f *restoring) begin(e activities.Entry, want activities.Digest) (rec resto
 	if err != nil {
 		return rec, err
 	}
-	if err := activities.Judge(f.c.Ctx, r.change); err != nil {
+	err = activities.Judge(f.c.Ctx, r.change)
+	if err != nil || want != "" { // else nobody asks what has changed, and to read it takes long
+		if r, err = a.compare(f.c, f.p, f.application()); err == nil {
+			err = activities.Judge(f.c.Ctx, r.change)
+		}
+	}
+	if err != nil {
 		return rec, err
 	}
 	if want != "" && want != r.change.Digest {
@@ -114,8 +120,10 @@ func (f *restoring) begin(e activities.Entry, want activities.Digest) (rec resto
 	if err != nil {
 		return rec, err
 	}
-	rec = restoreRecord{Owned: journal.Own(f.c.Ctx, e), Want: want, OID: oid, Seen: r.now.digest(), Wanted: r.wanted,
-		Unchanged: r.unchanged}
+	rec = restoreRecord{Owned: journal.Own(f.c.Ctx, e), Want: want, OID: oid, Wanted: r.wanted, Unchanged: r.unchanged}
+	if r.now != nil {
+		rec.Seen = r.now.digest()
+	}
 	_, err = f.token.Create(journal.Record, &rec)
 	return rec, err
 }
@@ -160,7 +168,11 @@ func (f *restoring) replace(rec restoreRecord, kept string) error {
 	if err := dropFresh(f.m, f.id); err != nil { // of attempts that have ended
 		return err
 	}
-	from, wanted, err := f.find(f.c, f.p.Checkpoint, f.application())
+	from, err := f.find(f.c, f.p.Checkpoint, f.application())
+	if err != nil {
+		return err
+	}
+	wanted, err := from.read()
 	if err != nil {
 		return err
 	}

@@ -45,10 +45,11 @@ type restoreRecord struct {
 
 	Want activities.Digest `json:"want,omitempty"`
 	OID  uint32            `json:"oid"` // of the database as it was before
-	// Seen is what it contained when the step was judged, and Wanted what it is to contain.
-	Seen   activities.Digest `json:"seen"`
+	// Seen is what it contained when a step that was approved was judged, and Wanted what it is to
+	// contain.
+	Seen   activities.Digest `json:"seen,omitempty"`
 	Wanted manifest          `json:"wanted"`
-	// Unchanged means that these are the same, and that nothing is done.
+	// Unchanged means that these were found to be the same, and that nothing is done.
 	Unchanged bool `json:"unchanged,omitempty"`
 }
 
@@ -69,13 +70,23 @@ type restorable struct {
 	database, at string
 }
 
-// look compares the database with the checkpoint, and refuses what could not be restored.
+// look reads the checkpoint, and refuses what could not be restored.
 func (a *restore) look(c *server.Connection, p restoreParams, application string) (r restorable, err error) {
 	r.database, r.at = p.Database, p.Checkpoint
 	if r.size, err = a.checkPossible(c); err != nil {
 		return r, err
 	}
-	if r.image, r.wanted, err = a.find(c, p.Checkpoint, application); err != nil {
+	if r.image, err = a.find(c, p.Checkpoint, application); err != nil {
+		return r, err
+	}
+	r.wanted, err = r.image.read()
+	r.change = activities.Change{Strategy: activities.Snapshot, Risk: restoreSpec.Risk}
+	return r, err
+}
+
+// compare is look, and compares the database with the checkpoint.
+func (a *restore) compare(c *server.Connection, p restoreParams, application string) (r restorable, err error) {
+	if r, err = a.look(c, p, application); err != nil {
 		return r, err
 	}
 	name, _, err := whoAmI(c)
@@ -131,7 +142,7 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 		return activities.Change{}, err
 	}
 	defer c.Close()
-	r, err := a.look(c, p, server.PlanName+" "+e.Token)
+	r, err := a.compare(c, p, server.PlanName+" "+e.Token)
 	reachRestore("planned")
 	return r.change, err
 }
@@ -211,7 +222,7 @@ func (a *restore) Release(ctx context.Context, e activities.Entry) error {
 
 // release drops the documents of a token.
 func release(token *journal.Token) error {
-	for _, name := range []string{journal.Record, journal.Applied, takenDoc} {
+	for _, name := range []string{journal.Record, journal.Applied, takenDoc, contentsDoc} {
 		if err := token.Drop(name); err != nil {
 			return err
 		}

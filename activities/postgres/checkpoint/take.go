@@ -185,7 +185,7 @@ func (a *take) record(c *server.Connection, e activities.Entry, token *journal.T
 		return taken, err
 	}
 	if p.As == asCopy {
-		err = a.copy(c, e.Token, token, &taken)
+		err = a.copy(c, e.Token, token, p, &taken)
 	} else {
 		err = a.dumpTo(c, e.Token, token, &taken)
 	}
@@ -211,7 +211,7 @@ func (a *take) identify(c *server.Connection, taken *checkpoint) (err error) {
 
 // copy makes a copy. Its connections are opened before it finds that the token is open: an undo ends
 // them, and what the forward was about to do with them fails.
-func (a *take) copy(c *server.Connection, id string, token *journal.Token, taken *checkpoint) error {
+func (a *take) copy(c *server.Connection, id string, token *journal.Token, p params, taken *checkpoint) error {
 	m, err := a.connectMaintenance(c.Ctx, c.Name, server.ForwardName+" "+id)
 	if err != nil {
 		return err
@@ -232,8 +232,12 @@ func (a *take) copy(c *server.Connection, id string, token *journal.Token, taken
 	if err := (copying{c: c, m: m, waker: waker, token: id, taken: taken}).run(); err != nil {
 		return err
 	}
-	taken.report(size, taken.Contents, id)
-	return nil
+	taken.report(size, id)
+	if p.ReadLater {
+		return nil
+	}
+	_, err = (&copied{m, *taken, token, server.ForwardName + " " + id}).verify()
+	return err
 }
 
 // dumpTo makes a dump, in a file that no other attempt has.
@@ -277,7 +281,6 @@ func (a *take) dump(c *server.Connection, token, file string, taken *checkpoint)
 	if err != nil {
 		return err
 	}
-	taken.Content = content.digest()
 	if err := a.tryRestore(c, token, file, taken.Quoted, content); err != nil {
 		return err
 	}
@@ -286,7 +289,7 @@ func (a *take) dump(c *server.Connection, token, file string, taken *checkpoint)
 	if err != nil {
 		return err
 	}
-	taken.report(info.Size(), content, token)
+	taken.report(info.Size(), token)
 	return nil
 }
 
