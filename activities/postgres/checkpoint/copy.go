@@ -27,15 +27,20 @@ type copied struct {
 	application string
 }
 
-// read is what the copy contained when it was first read: nobody can change it.
-func (i *copied) read() (m manifest, err error) {
+// checkThere is DamagedRecord where somebody has dropped the copy.
+func (i *copied) checkThere() error {
 	there, err := findDatabase(i.c, i.taken.Copy)
 	if err == nil && there == 0 {
 		err = activities.Errorf(activities.DamagedRecord,
 			"the checkpoint of the database %s is gone: the server has no database %s; nothing was touched", i.c.Name,
 			i.taken.Copy)
 	}
-	if err != nil {
+	return err
+}
+
+// read is what the copy contained when it was first read: nobody can change it.
+func (i *copied) read() (m manifest, err error) {
+	if err := i.checkThere(); err != nil {
 		return nil, err
 	}
 	if found, err := i.token.Read(contentsDoc, &m); found || err != nil {
@@ -45,6 +50,9 @@ func (i *copied) read() (m manifest, err error) {
 }
 
 func (i *copied) verify() (is manifest, err error) {
+	if err := i.checkThere(); err != nil {
+		return nil, err
+	}
 	if is, err = i.readCopy(); err != nil {
 		return nil, fmt.Errorf("database %s: the checkpoint %s cannot be read: %w", i.c.Name, i.taken.Copy, err)
 	}

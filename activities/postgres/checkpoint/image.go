@@ -28,9 +28,10 @@ type checkpoint struct {
 	ID      string `json:"id"`      // of the database
 	Version int    `json:"version"` // of its server
 	Quoted  string `json:"quoted"`  // the name of the database in statements
-	// File is a dump, and Digest its digest.
-	File   string `json:"file,omitempty"`
-	Digest string `json:"digest,omitempty"`
+	// File is a dump, Digest its digest, and Content what it contains.
+	File    string            `json:"file,omitempty"`
+	Digest  string            `json:"digest,omitempty"`
+	Content activities.Digest `json:"content,omitempty"`
 	// Copy is a database on the server, and Properties the statements that give a database what a copy
 	// does not get.
 	Copy       string            `json:"copy,omitempty"`
@@ -52,6 +53,20 @@ func readTaken(token *journal.Token) (taken checkpoint, found bool, err error) {
 		found, err = token.Read(takenDoc, &taken)
 	}
 	return taken, found, err
+}
+
+// content is what the checkpoint contained when it was taken, though it may be gone since; empty for
+// a copy that nobody has read.
+func (taken checkpoint) content(token *journal.Token) (activities.Digest, error) {
+	if taken.Copy == "" {
+		return taken.Content, nil
+	}
+	var m manifest
+	found, err := token.Read(contentsDoc, &m)
+	if err != nil || !found {
+		return "", err
+	}
+	return m.digest(), nil
 }
 
 // image is a checkpoint as it is kept.

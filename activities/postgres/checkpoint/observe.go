@@ -38,7 +38,12 @@ func (a *take) Observe(ctx context.Context, e activities.Entry) (activities.Obse
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	was, err := r.image.read()
+	content, err := taken.content(token)
+	if err == nil && content == "" {
+		var was manifest
+		was, err = r.image.read()
+		content = was.digest()
+	}
 	if err != nil {
 		return activities.Observation{}, err
 	}
@@ -46,7 +51,7 @@ func (a *take) Observe(ctx context.Context, e activities.Entry) (activities.Obse
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	if now.digest() == was.digest() {
+	if now.digest() == content {
 		state := activities.AsLeft
 		if fate == journal.Undoing {
 			state = activities.AsBefore
@@ -56,6 +61,10 @@ func (a *take) Observe(ctx context.Context, e activities.Entry) (activities.Obse
 	if r.params.Exclusive && fate == journal.Undecided {
 		return activities.Observation{State: activities.AsLeft,
 			Detail: "the database has changed since the checkpoint, which an undo takes back: only the task writes to it"}, nil
+	}
+	was, err := r.image.read()
+	if err != nil {
+		return activities.Observation{}, err
 	}
 	strayed := driftSince(was, now)
 	return activities.Observation{State: activities.Elsewise, Detail: strayed.Undone().Observed, Drift: &strayed.Drift},

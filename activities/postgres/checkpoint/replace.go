@@ -106,7 +106,7 @@ func (f *restoring) begin(e activities.Entry, want activities.Digest) (rec resto
 	}
 	err = activities.Judge(f.c.Ctx, r.change)
 	if err != nil || want != "" { // else nobody asks what has changed, and to read it takes long
-		if r, err = a.compare(f.c, f.p, f.application()); err == nil {
+		if err = r.compare(f.c, f.application()); err == nil {
 			err = activities.Judge(f.c.Ctx, r.change)
 		}
 	}

@@ -84,22 +84,19 @@ func (a *restore) look(c *server.Connection, p restoreParams, application string
 	return r, err
 }
 
-// compare is look, and compares the database with the checkpoint.
-func (a *restore) compare(c *server.Connection, p restoreParams, application string) (r restorable, err error) {
-	if r, err = a.look(c, p, application); err != nil {
-		return r, err
-	}
+// compare compares the database with the checkpoint.
+func (r *restorable) compare(c *server.Connection, application string) error {
 	name, _, err := whoAmI(c)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if r.now, err = readDatabase(c, name, application); err != nil {
-		return r, err
+		return err
 	}
 	r.unchanged = r.now.exact() == r.wanted.exact()
 	sessions, err := countSessions(c)
 	r.describe(sessions)
-	return r, err
+	return err
 }
 
 func (r *restorable) describe(sessions int) {
@@ -142,7 +139,11 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 		return activities.Change{}, err
 	}
 	defer c.Close()
-	r, err := a.compare(c, p, server.PlanName+" "+e.Token)
+	application := server.PlanName + " " + e.Token
+	r, err := a.look(c, p, application)
+	if err == nil {
+		err = r.compare(c, application)
+	}
 	reachRestore("planned")
 	return r.change, err
 }

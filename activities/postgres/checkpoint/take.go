@@ -281,6 +281,7 @@ func (a *take) dump(c *server.Connection, token, file string, taken *checkpoint)
 	if err != nil {
 		return err
 	}
+	taken.Content = content.digest()
 	if err := a.tryRestore(c, token, file, taken.Quoted, content); err != nil {
 		return err
 	}
