@@ -6,6 +6,9 @@
 // Command build is an agent's session that builds a real program in a Debian container; command
 // library uses the saga engine in a custom workflow.
 //
+// Package shop is an environment, and the story of an upgrade of it that fails, which `starter demo`
+// plays as well.
+//
 // Folder database has a migration of an SQLite database that fails at its last step, and one over
 // PostgreSQL, SQLite and Redis.
 //

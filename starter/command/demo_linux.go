@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,12 +23,28 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/worker/host"
 )
 
-func (p *program) demoCommand() *cobra.Command {
-	var names []string
+// demo is an example that can be played: stay says that somebody may want to look at it afterwards.
+type demo struct {
+	name string
+	play func(ctx context.Context, stay bool) error
+}
+
+// demos lists the examples; the first is the main one.
+func (p *program) demos() (all []demo) {
 	for _, e := range examples.All() {
-		names = append(names, e.Name)
+		all = append(all, demo{e.Name, func(ctx context.Context, stay bool) error { return p.playExample(ctx, e, stay) }})
+	}
+	return append(all, demo{"environment", p.playEnvironment})
+}
+
+func (p *program) demoCommand() *cobra.Command {
+	demos := p.demos()
+	var names []string
+	for _, d := range demos {
+		names = append(names, d.name)
 	}
 	var f struct {
 		example string
@@ -51,22 +68,27 @@ the world is as it was before (after publish-ok: as the task should have left it
 engine or Terraform, it leaves those steps out and says so. If TEMPORAL_ADDRESS or a profile of the
 temporal CLI names a server, it runs there.
 
+The example environment is another story: a shop of code in git, rows in PostgreSQL and a folder of
+uploads, which an agent breaks by an upgrade. It is rolled back, rolled forward into the failure,
+and fixed, while its URL is asked all along. It needs git and PostgreSQL's programs.
+
 The examples: ` + strings.Join(names, ", ") + ".\n\n" + exitStatuses,
 		Example: `  starter demo
   starter demo --example publish-rejected
+  starter demo --example environment
   starter demo --exit >demo.log && echo found as before`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			example, err := examples.Named(f.example)
-			if err != nil {
-				return usage.Errorf("--example: %w", err)
+			i := slices.Index(names, f.example)
+			if i < 0 {
+				return usage.Errorf("--example: there is no example %q; there are %s", f.example, strings.Join(names, ", "))
 			}
 			// Several goroutines write at once.
 			p.streams.Out, p.streams.Err = lockWriter(p.streams.Out), lockWriter(p.streams.Err)
 			// A terminal or a pipe that is closed must not end the demo before it has cleaned up.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP, syscall.SIGPIPE)
 			defer stop()
-			return p.playExample(ctx, example, !f.exit)
+			return demos[i].play(ctx, !f.exit)
 		},
 	}
 	c.Flags().StringVar(&f.example, "example", names[0], "`name` of the example")
@@ -89,7 +111,7 @@ func (p *program) playExample(ctx context.Context, example examples.Example, sta
 		defer cancel()
 		err = errors.Join(err, s.Close(clearing))
 	}()
-	l, err := p.startDemo(ctx, s)
+	l, err := p.startDemo(ctx, s.Config())
 	if err != nil {
 		return err
 	}
@@ -128,25 +150,31 @@ func (p *program) playExample(ctx context.Context, example examples.Example, sta
 	if link != "" {
 		p.printf("\nthe run in the Temporal UI: %s\n", link)
 	}
-	if stay {
-		p.printf("Ctrl-C ends the demo and removes everything it made\n")
-		if err := l.Wait(ctx); err != nil {
-			return err
-		}
+	if err := p.stayUp(ctx, l, stay); err != nil {
+		return err
 	}
 	return wrong
 }
 
-// startDemo starts a worker for the stage, and a server on the first database that no other demo
+// stayUp waits until somebody has seen enough, if anybody may want to look.
+func (p *program) stayUp(ctx context.Context, l *local.Stack, stay bool) error {
+	if !stay {
+		return nil
+	}
+	p.printf("Ctrl-C ends the demo and removes everything it made\n")
+	return l.Wait(ctx)
+}
+
+// startDemo starts a worker for a stage, and a server on the first database that no other demo
 // uses.
-func (p *program) startDemo(ctx context.Context, s *stage.Stage) (*local.Stack, error) {
+func (p *program) startDemo(ctx context.Context, config host.Config) (*local.Stack, error) {
 	state, err := local.StateFolder()
 	if err != nil {
 		return nil, err
 	}
 	for n := 1; ; n++ {
 		l, err := local.Start(ctx, local.Options{
-			Config: s.Config(), Folder: local.DemoFolder(state, n), Worlds: p.options.Worlds, UI: p.ui, Log: p.streams.Err,
+			Config: config, Folder: local.DemoFolder(state, n), Worlds: p.options.Worlds, UI: p.ui, Log: p.streams.Err,
 		})
 		var taken local.FolderTaken
 		if errors.As(err, &taken) && n < local.MaxDemos {

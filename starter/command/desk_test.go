@@ -20,6 +20,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/examples/shop"
 	"github.com/seed-62bf7108/unwind/testrun"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) {
 	mcptest.Attend() // before actAsStarter: the server of a wrapping starter has its environment
 	actAsStarter()
 	host.Hooks()
+	shop.Attend()
 	// No test sees the profile, the server or the state of who runs it.
 	folder, err := os.MkdirTemp("", "starter-test-")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/examples/shop"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -17,7 +18,10 @@ var thisMachine workerSide = linux{}
 
 type linux struct{}
 
-func (linux) hooks() { host.Hooks() }
+func (linux) hooks() {
+	host.Hooks()
+	shop.Attend()
+}
 
 func (linux) commands(p *program) []*cobra.Command {
 	return []*cobra.Command{p.initCommand(), p.devCommand(), p.demoCommand(), p.postgresCommand()}

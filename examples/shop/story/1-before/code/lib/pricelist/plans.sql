@@ -1,0 +1,1 @@
+SELECT name, cents FROM plan ORDER BY cents

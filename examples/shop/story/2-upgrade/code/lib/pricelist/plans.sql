@@ -1,0 +1,1 @@
+SELECT name, price_cents FROM plan ORDER BY price_cents

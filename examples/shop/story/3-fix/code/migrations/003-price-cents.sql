@@ -1,0 +1,1 @@
+ALTER TABLE plan RENAME COLUMN price TO price_cents;
