@@ -92,7 +92,7 @@ func describe(all found.Snapshot) string {
 			files++
 		}
 	}
-	return fmt.Sprintf("%s with bytes, mode, owner and time, %s with all columns, commit %.7s, log, branches and status of git",
+	return fmt.Sprintf("%s with bytes, mode, owner and time, %s with all columns, commit %.7s, branches, log and status",
 		activities.CountOf(files, "file"), activities.CountOf(rows, "row"), all[gitThing]["commit"])
 }
 

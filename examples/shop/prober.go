@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// prober asks a URL again and again, and adds up for how long it did not answer, or answered with an
-// error, by what was being done at the time.
+// prober asks a URL again and again, and adds up for how long it did not answer, or answered with
+// an error, by what was being done at the time.
 type prober struct {
 	url string
 

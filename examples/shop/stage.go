@@ -155,8 +155,8 @@ func (s *Stage) open(ctx context.Context) error {
 	return s.command(ctx, "start")
 }
 
-// freeAddress is one that stays free while the shop is stopped: the system gives ports of this range
-// to nobody who does not ask for one by its number.
+// freeAddress is one that stays free while the shop is stopped: the system gives ports of this
+// range only to who asks for one by its number.
 func freeAddress() (address string, err error) {
 	const first, count, tries = 20000, 10000, 20
 	for range tries {

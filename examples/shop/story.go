@@ -244,8 +244,8 @@ func (t teller) isFixed(ctx context.Context, before found.Snapshot) error {
 	return nil
 }
 
-// tellTimes prints for how long the shop did not answer, and checks that it did while nothing had it
-// stopped.
+// tellTimes prints for how long the shop did not answer, and checks that it did answer while
+// nothing had it stopped.
 func (t teller) tellTimes() error {
 	t.sayf("\n%s, asked every %v all along:", t.URL, probePause)
 	table := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
