@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -19,6 +20,7 @@ const (
 	actedDoc       = "acted" // written before an undo commits: it proves that the step has acted
 	rowsName       = "rows-"
 	checkpointName = "checkpoint-"
+	wantedName     = "wanted-" // what a restore is about to write
 )
 
 // record holds what an undo must know whichever attempt commits.
@@ -43,12 +45,15 @@ func (c *call) checkpointFile(attempt string) string {
 	return filepath.Join(c.token.Dir(), checkpointName+attempt)
 }
 
-// removeFiles removes the undo data of all attempts.
-func (c *call) removeFiles() error {
+// removeFiles removes the files of all attempts.
+func (c *call) removeFiles() error { return c.removeNamed(rowsName, checkpointName, wantedName) }
+
+// removeNamed removes the files whose names begin in one of these ways.
+func (c *call) removeNamed(prefixes ...string) error {
 	entries, err := os.ReadDir(c.token.Dir())
 	for _, e := range entries {
-		if name := e.Name(); strings.HasPrefix(name, rowsName) || strings.HasPrefix(name, checkpointName) {
-			err = errors.Join(err, os.Remove(filepath.Join(c.token.Dir(), name)))
+		if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(e.Name(), p) }) {
+			err = errors.Join(err, os.Remove(filepath.Join(c.token.Dir(), e.Name())))
 		}
 	}
 	return err
@@ -74,10 +79,15 @@ func (d *database) mark(token string, m mark) error {
 	return d.run("INSERT INTO main."+markers+" VALUES (?, ?, ?)", token, m.Attempt, m.Digest)
 }
 
+func (d *database) hasMarks() (bool, error) {
+	n, err := d.number("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", markers)
+	return n > 0, err
+}
+
 // findMark finds the mark of a token.
 func (d *database) findMark(token string) (m mark, found bool, err error) {
-	there, err := d.number("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", markers)
-	if err != nil || there == 0 {
+	there, err := d.hasMarks()
+	if err != nil || !there {
 		return m, false, err
 	}
 	err = run(d.Conn, "SELECT attempt, digest FROM main."+markers+" WHERE token = ?", []any{token},
@@ -103,8 +113,25 @@ func (d *database) unmark(token string) error {
 	return err
 }
 
-// apply runs the statements and commits them with the mark. The mark shows whether an earlier
-// attempt has committed.
+// forward makes a change of a database, and commits it with the mark; judged says that there is a
+// record already.
+type forward func(ctx context.Context, d *database, rec record, judged bool) (activities.Result, error)
+
+// forward is what the step does, and the database to which it does it.
+func (c *call) forward() (f forward, path string, err error) {
+	if c.Entry.Action == restoreName {
+		p, err := decodeParams[restoreParams](c.Step.With)
+		return func(ctx context.Context, d *database, rec record, judged bool) (activities.Result, error) {
+			return c.restoreOnce(ctx, d, p, rec, judged)
+		}, p.Database, err
+	}
+	p, err := parseExec(c.Step.With)
+	return func(ctx context.Context, d *database, rec record, judged bool) (activities.Result, error) {
+		return c.execOnce(ctx, d, p, rec, judged)
+	}, p.Database, err
+}
+
+// apply does the step, unless an earlier attempt has.
 func (c *call) apply(ctx context.Context) (activities.Result, error) {
 	var none activities.Result
 	unlock, err := c.LockToken(ctx, c.token)
@@ -115,7 +142,16 @@ func (c *call) apply(ctx context.Context) (activities.Result, error) {
 	if err := c.token.CheckOpen(); err != nil {
 		return none, err
 	}
-	p, err := parseExec(c.Step.With)
+	if c.Entry.Action == keepName {
+		return c.keep(ctx)
+	}
+	return c.change(ctx)
+}
+
+// change makes a change and commits it with the mark. The mark shows whether an earlier attempt has
+// committed.
+func (c *call) change(ctx context.Context) (none activities.Result, err error) {
+	commitOnce, given, err := c.forward()
 	if err != nil {
 		return none, err
 	}
@@ -128,7 +164,7 @@ func (c *call) apply(ctx context.Context) (activities.Result, error) {
 		if err := c.token.CheckNotLost(false); err != nil {
 			return none, err
 		}
-		if rec.Path, err = c.locateThere(p.Database); err != nil {
+		if rec.Path, err = c.locateThere(given); err != nil {
 			return none, err
 		}
 	}
@@ -157,11 +193,11 @@ func (c *call) apply(ctx context.Context) (activities.Result, error) {
 	if err := c.checkUnmarked(d); err != nil {
 		return none, err
 	}
-	return c.commitOnce(ctx, d, p, rec, found)
+	return commitOnce(ctx, d, rec, found)
 }
 
-// commitOnce makes the change; judged says that there is a record already.
-func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec record,
+// execOnce runs the statements.
+func (c *call) execOnce(ctx context.Context, d *database, p execParams, rec record,
 	judged bool) (none activities.Result, err error) {
 	if err := c.removeFiles(); err != nil { // of attempts that have not committed
 		return none, err
@@ -182,9 +218,8 @@ func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec re
 		}
 	}
 	now, err := c.digest(d, e)
-	if err == nil && c.Want != "" && !judged && c.Want != now {
-		err = activities.Errorf(activities.StaleApproval,
-			"the change, or what it changes, is not what was approved; plan and approve it again")
+	if err == nil && !judged {
+		err = c.checkApproved(now)
 	}
 	if err == nil {
 		e.Result.After = now
@@ -218,6 +253,15 @@ func (c *call) commitOnce(ctx context.Context, d *database, p execParams, rec re
 	return c.confirm(d, m)
 }
 
+// checkApproved refuses a change that is not the one that was approved.
+func (c *call) checkApproved(now activities.Digest) error {
+	if c.Want == "" || c.Want == now {
+		return nil
+	}
+	return activities.Errorf(activities.StaleApproval,
+		"the change, or what it changes, is not what was approved; plan and approve it again")
+}
+
 // confirm records that an attempt has committed.
 func (c *call) confirm(d *database, m mark) (activities.Result, error) {
 	done := applied{Mark: m}
@@ -233,6 +277,9 @@ func (c *call) confirm(d *database, m mark) (activities.Result, error) {
 	}
 	defer s.Close()
 	done.Result = n.Result
+	if err := c.removeNamed(wantedName); err != nil {
+		return done.Result, err
+	}
 	_, err = c.token.Create(journal.Applied, &done)
 	c.reach("applied")
 	return done.Result, err

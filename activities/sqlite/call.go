@@ -91,7 +91,7 @@ func do(ctx context.Context, j job) (any, error) {
 	case isolated.Release:
 		return nil, c.release(ctx)
 	case isolated.Query:
-		return c.query(ctx)
+		return c.look(ctx)
 	}
 	return nil, fmt.Errorf("there is no call %q", j.Op)
 }

@@ -22,6 +22,10 @@ import (
 type content struct {
 	// Schema is the digest of all definitions, in order, and of the settings in the header.
 	Schema string `json:"schema"`
+	// Objects are the digests of the definitions, by kind and name.
+	Objects map[string]string `json:"objects,omitempty"`
+	// Settings are those in the header.
+	Settings map[string]int64 `json:"settings,omitempty"`
 	// Tables are the rows of each table.
 	Tables map[string]rowsOf `json:"tables"`
 }
@@ -46,12 +50,17 @@ func (d *database) content() (c content, err error) {
 	if err != nil {
 		return c, err
 	}
+	c = content{Objects: map[string]string{}, Settings: map[string]int64{}, Tables: map[string]rowsOf{}}
 	h := sha256.New()
 	err = run(d.Conn,
 		"SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_schema WHERE tbl_name <> ? ORDER BY rowid",
 		[]any{markers},
 		func(q *sqlite.Stmt) error {
-			h.Write(encode(rowOf(q)))
+			definition := encode(rowOf(q))
+			h.Write(definition)
+			if q.ColumnText(3) != "" { // else an index that comes with its table
+				c.Objects[q.ColumnText(0)+" "+q.ColumnText(1)] = string(activities.DigestOf(definition))
+			}
 			return nil
 		})
 	if err != nil {
@@ -63,8 +72,9 @@ func (d *database) content() (c content, err error) {
 			return c, err
 		}
 		fmt.Fprintln(h, pragma, n)
+		c.Settings[pragma] = n
 	}
-	c = content{Schema: hex.EncodeToString(h.Sum(nil)), Tables: map[string]rowsOf{}}
+	c.Schema = hex.EncodeToString(h.Sum(nil))
 	for _, t := range tables {
 		if t.name == markers || strings.HasPrefix(lower(t.sql), "create virtual") {
 			continue // the shadow tables that hold its rows are read instead
@@ -93,18 +103,43 @@ func (t *table) content(d *database) (r rowsOf, err error) {
 	return r, err
 }
 
-// compareContent describes the differences, a line for each table.
-func compareContent(from, to content) (lines []string) {
-	if from.Schema != to.Schema {
-		lines = append(lines, "~ the schema")
-	}
-	names := slices.Sorted(maps.Keys(from.Tables))
-	for name := range to.Tables {
-		if _, there := from.Tables[name]; !there {
-			names = append(names, name)
+// namesOf are the names in either of two maps, sorted.
+func namesOf[V any](a, b map[string]V) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}
+
+// compareSchema describes the definitions and settings that differ, a line for each. Tables that
+// are new or gone are described by their rows.
+func compareSchema(from, to content) (lines []string) {
+	for _, name := range namesOf(from.Objects, to.Objects) {
+		was, is := from.Objects[name], to.Objects[name]
+		table, _ := strings.CutPrefix(name, "table ")
+		_, had := from.Tables[table]
+		_, has := to.Tables[table]
+		switch {
+		case was == is:
+		case was != "" && is != "":
+			lines = append(lines, "~ "+name+": defined in another way")
+		case was == "" && !has:
+			lines = append(lines, "+ "+name)
+		case is == "" && !had:
+			lines = append(lines, "- "+name)
 		}
 	}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+	for _, name := range namesOf(from.Settings, to.Settings) {
+		if was, is := from.Settings[name], to.Settings[name]; was != is {
+			lines = append(lines, fmt.Sprintf("~ PRAGMA %s: %d -> %d", name, was, is))
+		}
+	}
+	return lines
+}
+
+// compareContent describes the differences, a line for each.
+func compareContent(from, to content) []string {
+	lines := compareSchema(from, to)
+	for _, name := range namesOf(from.Tables, to.Tables) {
 		a, had := from.Tables[name]
 		b, has := to.Tables[name]
 		switch {
@@ -117,6 +152,9 @@ func compareContent(from, to content) (lines []string) {
 				fmt.Sprintf("~ table %s (%s -> %s)", name, activities.CountOf(a.Rows, "row"), activities.CountOf(b.Rows, "row")))
 		}
 	}
+	if len(lines) == 0 && from.Schema != to.Schema {
+		lines = append(lines, "~ the order of the schema")
+	}
 	return lines
 }
 
@@ -124,17 +162,21 @@ func compareContent(from, to content) (lines []string) {
 const pagesAtOnce = 1000
 
 // takeCheckpoint copies a database that the caller's transaction has not changed yet, and that
-// nobody else can, to a new file. It returns the digest of that. A connection that is writing
-// cannot be copied from, so it takes another.
-func (w *world) takeCheckpoint(ctx context.Context, path, to string) (digest string, err error) {
-	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	from, err := w.open(path)
+// nobody else can. A connection that is writing cannot be copied from, so it takes another.
+func (w *world) takeCheckpoint(ctx context.Context, d *database, to string) (digest string, err error) {
+	from, err := w.open(d.path)
 	if err != nil {
 		return "", err
 	}
 	defer from.Close()
+	return from.copyTo(ctx, to)
+}
+
+// copyTo copies the database to a new file, durably, and returns the digest of that.
+func (d *database) copyTo(ctx context.Context, to string) (digest string, err error) {
+	if err := os.Remove(to); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
 	copied, err := openConnection(to, sqlite.OpenReadWrite|sqlite.OpenCreate)
 	if err != nil {
 		return "", err
@@ -143,12 +185,64 @@ func (w *world) takeCheckpoint(ctx context.Context, path, to string) (digest str
 		err = errors.Join(err, run(copied.Conn, pragma, nil, nil))
 	}
 	if err == nil {
-		err = transfer(ctx, copied.Conn, from.Conn, nil)
+		err = transfer(ctx, copied.Conn, d.Conn, nil)
 	}
 	if err = errors.Join(err, copied.Close()); err != nil {
-		return "", fmt.Errorf("copying %s to %s: %w", path, to, err)
+		return "", fmt.Errorf("copying %s to %s: %w", d.path, to, err)
 	}
 	return durable.DigestFile(to, fsync)
+}
+
+// overwrite makes a database what a copy holds, in one transaction. judge gets a connection that
+// reads the database once nobody else can write it; with an error of judge nothing is touched.
+func (w *world) overwrite(ctx context.Context, d *database, from *sqlite.Conn,
+	judge func(reader *database) error) error {
+	wal, err := d.isWAL()
+	if err != nil {
+		return err
+	}
+	if wal {
+		if err := d.checkPages(from); err != nil {
+			return err
+		}
+		// Only one connection can write, and others can read meanwhile.
+		reader, err := w.open(d.path)
+		if err != nil {
+			return err
+		}
+		defer reader.Close()
+		return transfer(ctx, d.Conn, from, func() error { return judge(reader) })
+	}
+	// Nobody else can even read, until this connection is closed.
+	for _, sql := range []string{"PRAGMA locking_mode = EXCLUSIVE", "BEGIN EXCLUSIVE", "COMMIT"} {
+		if err := d.run(sql); err != nil {
+			return err
+		}
+	}
+	if err := judge(d); err != nil {
+		return err
+	}
+	return transfer(ctx, d.Conn, from, nil)
+}
+
+func (d *database) isWAL() (is bool, err error) {
+	return is, run(d.Conn, "PRAGMA journal_mode", nil,
+		func(q *sqlite.Stmt) error { is = q.ColumnText(0) == "wal"; return nil })
+}
+
+// checkPages refuses a copy whose pages have another size: that cannot change in WAL mode.
+func (d *database) checkPages(from *sqlite.Conn) error {
+	is, err := d.number("PRAGMA page_size")
+	if err != nil {
+		return err
+	}
+	want, err := (&database{connection: connection{from}}).number("PRAGMA page_size")
+	if err == nil && is != want {
+		err = activities.Errorf(activities.Refused,
+			"%s has pages of %d bytes by now, and its copy pages of %d: that cannot change in WAL mode; leave it for the "+
+				"time being (PRAGMA journal_mode = DELETE)", d.path, is, want)
+	}
+	return err
 }
 
 // transfer makes one database a copy of another, in one transaction. locked is called once nobody

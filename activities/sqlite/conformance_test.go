@@ -1,9 +1,13 @@
 package sqlite_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,10 +103,14 @@ func cases() []actiontest.Case {
 		Next: func(dir string) any { return params{"database": databaseOf(dir), "sql": "SELECT count(*) FROM log"} },
 	}
 	all := []actiontest.Case{rows, wal, schema, schemaWAL, query}
+	all = append(all, wholeCases()...)
 	for i := range all {
 		c := &all[i]
 		c.Patience = patience
-		c.Open, c.Manifest, c.Anew, c.Sample, c.EitherWay = open, dump, true, 1, true
+		c.Open, c.Anew, c.Sample, c.EitherWay = open, true, 1, true
+		if c.Manifest == nil {
+			c.Manifest = dump
+		}
 		if c.Action == "" {
 			c.Action = "sqlite.exec"
 		}
@@ -111,6 +119,75 @@ func cases() []actiontest.Case {
 		}
 	}
 	return all
+}
+
+// wholeCases are those of actions on a database as a whole.
+func wholeCases() []actiontest.Case {
+	restore := actiontest.Case{
+		Name: "restore", Action: "sqlite.restore", Start: startWithCheckpoints(""),
+		With: func(dir string) any {
+			return params{"database": databaseOf(dir), "checkpoint": checkpointNamed("one")}
+		},
+		Next: func(dir string) any {
+			return params{"database": databaseOf(dir), "checkpoint": checkpointNamed("two")}
+		},
+		Drift:     sql("INSERT INTO log VALUES ('by someone else')"),
+		Meanwhile: sql("INSERT INTO log VALUES ('by someone else')"),
+	}
+	restoreWAL := restore
+	restoreWAL.Name, restoreWAL.Start, restoreWAL.Brief = "restore in WAL mode",
+		startWithCheckpoints("PRAGMA journal_mode = WAL;"), true
+	keep := actiontest.Case{
+		Name: "checkpoint", Action: "sqlite.checkpoint", Lapses: true,
+		Start: func(t testing.TB, dir string) {
+			start(people)(t, dir)
+			shell(t, databaseOf(dir)+".other", people)
+		},
+		With: func(dir string) any { return params{"database": databaseOf(dir)} },
+		Next: func(dir string) any { return params{"database": databaseOf(dir) + ".other"} },
+		Manifest: func(t testing.TB, dir string) string {
+			all, err := filepath.Glob(filepath.Join(dir, "state", "checkpoints", "*"))
+			require.NoError(t, err)
+			return fmt.Sprintf("%s\n%d checkpoints", dump(t, dir), len(all))
+		},
+	}
+	verify := restore
+	verify.Name, verify.Action, verify.Undone, verify.Brief = "verify", "sqlite.verify", activities.Nothing, true
+	verify.Drift, verify.Meanwhile = nil, nil
+	compare := verify
+	compare.Name, compare.Action = "compare", "sqlite.compare"
+	return []actiontest.Case{restore, restoreWAL, keep, verify, compare}
+}
+
+// startWithCheckpoints makes a database that has changed since each of two checkpoints.
+func startWithCheckpoints(mode string) func(testing.TB, string) {
+	return func(t testing.TB, dir string) {
+		start(mode+people)(t, dir)
+		keepAs(t, dir, "one")
+		shell(t, databaseOf(dir), "DELETE FROM team WHERE id = 1; CREATE INDEX logged ON log (line); PRAGMA user_version = 2")
+		keepAs(t, dir, "two")
+		shell(t, databaseOf(dir), "DROP TABLE tag; ALTER TABLE person ADD COLUMN mail TEXT; INSERT INTO log VALUES ('last')")
+	}
+}
+
+func tokenNamed(name string) string { return activities.NewToken("start", name, 0) }
+
+func checkpointNamed(name string) string { return "cp-" + tokenNamed(name) }
+
+// keepAs takes a checkpoint with a name.
+func keepAs(t testing.TB, dir, name string) {
+	w, err := open(dir)
+	require.NoError(t, err)
+	mark, err := w.Journal(context.Background())
+	require.NoError(t, err)
+	with, err := json.Marshal(params{"database": databaseOf(dir)})
+	require.NoError(t, err)
+	e := activities.Entry{Token: tokenNamed(name), Action: "sqlite.checkpoint", Params: with,
+		Place: activities.Place{Journal: mark}}
+	i := slices.IndexFunc(w.Actions, func(a activities.Action) bool { return a.Spec().Name == e.Action })
+	r, err := w.Actions[i].Apply(context.Background(), e, activities.Step{ID: name, With: with}, "")
+	require.NoError(t, err)
+	require.Equal(t, checkpointNamed(name), r.Outputs["checkpoint"])
 }
 
 func databaseOf(dir string) string { return filepath.Join(dir, "data", "app.db") }

@@ -81,6 +81,15 @@ func (d *database) begin() (end func(), err error) {
 	}, nil
 }
 
+// beginReading opens a transaction that sees the database as it is now, to the end.
+func (d *database) beginReading() error {
+	if err := d.run("BEGIN"); err != nil {
+		return err
+	}
+	_, err := d.number("SELECT count(*) FROM sqlite_schema")
+	return err
+}
+
 func (d *database) commit() error { return explain(d.path, d.run("COMMIT")) }
 
 // run runs one of our own statements.

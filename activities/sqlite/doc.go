@@ -1,5 +1,6 @@
 // Package sqlite is the world of SQLite databases: sqlite.exec runs statements in one transaction
-// and can take them back, row by row; sqlite.query reads.
+// and can take them back, row by row; sqlite.query reads. sqlite.checkpoint keeps a database as a whole,
+// sqlite.restore puts it back, sqlite.verify and sqlite.compare read what was kept.
 //
 //	w, err := sqlite.New(sqlite.Config{State: "/var/lib/unwind/sqlite", Roots: []string{"/srv/app/data"}})
 //
@@ -61,6 +62,19 @@
 // is drift. A digest of each row that the step left in the tables that it changed is kept, so it is
 // shown row by row, unless the schema has changed. The content is compared while nobody else can
 // write: in WAL mode by a second connection, otherwise by one that keeps its exclusive lock.
+//
+// # Checkpoints of a database
+//
+// A checkpoint is a copy of the file (backup API) in the worker's state. It goes with the undo of its
+// step, unless somebody else has come to keep it, and with the release.
+//
+// A restore is a change like that of statements which rows do not tell: it locks the database,
+// copies what is there, and commits with a mark, by which its attempts and its undo know it. The
+// mark comes with the content: it is written into a copy of the checkpoint, which then overwrites
+// the database in one transaction. So the file stays, and whoever has it open sees the one content
+// or the other. The marks of other steps are those of the checkpoint, like their changes, without
+// those of steps that are over. The journal mode stays that of the database; a page size that is
+// another one than that of the checkpoint cannot be changed in WAL mode.
 //
 // # What is refused
 //

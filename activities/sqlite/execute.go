@@ -99,7 +99,7 @@ func (c *call) executeOnce(ctx context.Context, d *database, p execParams, attem
 			return nil, err
 		}
 		if c.Op != isolated.Plan {
-			if e.Checkpoint, err = c.takeCheckpoint(ctx, d.path, c.checkpointFile(attempt)); err != nil {
+			if e.Checkpoint, err = c.takeCheckpoint(ctx, d, c.checkpointFile(attempt)); err != nil {
 				return nil, err
 			}
 			c.reach("copied")

@@ -8,7 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/isolated"
 )
 
-// Local does the calls of sqlite.exec and sqlite.query in this process, without the cost of
+// Local does the calls of the actions in this process, without the cost of
 // another.
 type Local struct{ Config Config }
 
@@ -21,7 +21,7 @@ func (l Local) Plan(ctx context.Context, e activities.Entry, s activities.Step) 
 func (l Local) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (activities.Result, error) {
 	op := isolated.Apply
-	if e.Action == queryName {
+	if (&call{job: job{Entry: e}}).onlyReads() {
 		op = isolated.Query
 	}
 	return doHere[activities.Result](ctx,

@@ -31,14 +31,25 @@ var markHarms = map[string]string{
 		"(SELECT 'x/../../:B/rows-' || attempt, digest FROM _unwind_steps WHERE token = ':B') WHERE token = ':A'",
 }
 
-// Two steps have acted, each on rows or on the schema. The mark of the first is harmed, when the
+// Two steps have acted, each on rows or on the schema, or one has restored a checkpoint. The mark of the first is harmed, when the
 // worker has noted that it has acted, and when the worker died before. Whatever the history knows,
 // neither a forward nor an undo does anything wrong: the undo is right, or says that the record is
 // damaged; then nothing is touched or released, and once the mark is put back, the undo is right.
 func TestHarmToTheMark(t *testing.T) {
-	for _, kind := range []struct{ name, sql string }{
-		{"rows", "UPDATE person SET age = age + 1; DELETE FROM log WHERE line = 'first'"},
-		{"schema", "ALTER TABLE team ADD COLUMN size INT; UPDATE person SET age = age + 1"},
+	exec := func(sql string) func(*bench) (activities.Entry, activities.Step) {
+		return func(b *bench) (activities.Entry, activities.Step) { return b.step("sqlite.exec", params{"sql": sql}) }
+	}
+	for _, kind := range []struct {
+		name string
+		step func(*bench) (activities.Entry, activities.Step)
+	}{
+		{"rows", exec("UPDATE person SET age = age + 1; DELETE FROM log WHERE line = 'first'")},
+		{"schema", exec("ALTER TABLE team ADD COLUMN size INT; UPDATE person SET age = age + 1")},
+		{"restore", func(b *bench) (activities.Entry, activities.Step) {
+			_, name := b.keep()
+			shell(b.t, b.path, "ALTER TABLE team ADD COLUMN size INT; UPDATE person SET age = age + 1")
+			return b.step("sqlite.restore", params{"checkpoint": name})
+		}},
 	} {
 		for name, harm := range markHarms {
 			for _, confirmed := range []bool{true, false} {
@@ -46,7 +57,7 @@ func TestHarmToTheMark(t *testing.T) {
 					t.Run(fmt.Sprintf("%s, %s, confirmed %t, done %t", kind.name, name, confirmed, decision.Done), func(t *testing.T) {
 						t.Parallel()
 						testrun.Sampled(t)
-						testHarmToTheMark(t, kind.sql, harm, confirmed, decision)
+						testHarmToTheMark(t, kind.step, harm, confirmed, decision)
 					})
 				}
 			}
@@ -54,12 +65,13 @@ func TestHarmToTheMark(t *testing.T) {
 	}
 }
 
-func testHarmToTheMark(t *testing.T, sql, harm string, confirmed bool, decision activities.Decision) {
+func testHarmToTheMark(t *testing.T, step func(*bench) (activities.Entry, activities.Step), harm string,
+	confirmed bool, decision activities.Decision) {
 	b := newBench(t, people)
-	before := dumpOf(t, b.path)
+	tags := shell(t, b.path, ".dump tag")
 	other := b.mustExec("UPDATE tag SET n = n + 1")
+	e, s := step(b)
 	between := dumpOf(t, b.path)
-	e, s := b.step("sqlite.exec", params{"sql": sql})
 	result, err := b.local.Apply(t.Context(), e, s, "")
 	require.NoError(t, err)
 	if !confirmed {
@@ -92,7 +104,7 @@ func testHarmToTheMark(t *testing.T, sql, harm string, confirmed bool, decision 
 	require.Equal(t, activities.Restored, u.Outcome, "%+v", u)
 	require.Equal(t, between, dumpOf(t, b.path))
 	b.undo(other, "")
-	require.Equal(t, before, dumpOf(t, b.path))
+	require.Equal(t, tags, shell(t, b.path, ".dump tag"))
 }
 
 // A mark that is put back after the undo, or comes to a step that has not committed, changes

@@ -14,9 +14,21 @@ import (
 
 // The names of the actions.
 const (
-	execName  = "sqlite.exec"
-	queryName = "sqlite.query"
+	execName    = "sqlite.exec"
+	queryName   = "sqlite.query"
+	keepName    = "sqlite.checkpoint"
+	restoreName = "sqlite.restore"
+	verifyName  = "sqlite.verify"
+	compareName = "sqlite.compare"
 )
+
+func actionsOf(w *world) (all []activities.Action) {
+	for _, spec := range []activities.Spec{execSpec(), querySpec(), keepSpec(), restoreSpec(), verifySpec(),
+		compareSpec()} {
+		all = append(all, &action{w, spec})
+	}
+	return all
+}
 
 // keyPrefix gives a database the same key as its file.
 const keyPrefix = "file:"
@@ -37,9 +49,10 @@ type statement struct {
 	Changes *int64 `json:"changes,omitempty" jsonschema:"how many rows it must insert, update or delete itself; with any other number nothing is changed"`
 }
 
-// undoParams are those of execParams that the entry keeps.
+// undoParams are the parameters that the entry of any of the actions keeps.
 type undoParams struct {
-	Database string `json:"database"`
+	Database   string `json:"database"`
+	Checkpoint string `json:"checkpoint,omitempty"`
 }
 
 // queryParams are the parameters of sqlite.query.

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-62bf7108/unwind/internal/sweep"
 )
 
-// plan runs the statements in a transaction that it rolls back.
+// plan says what a step would do.
 func (c *call) plan(ctx context.Context) (change activities.Change, err error) {
 	unlock, err := c.LockToken(ctx, c.token)
 	if err != nil {
@@ -26,9 +26,21 @@ func (c *call) plan(ctx context.Context) (change activities.Change, err error) {
 	if err := c.token.CheckOpen(); err != nil {
 		return change, err
 	}
-	if c.isQuery() {
+	switch c.Entry.Action {
+	case queryName:
 		return c.planQuery()
+	case keepName:
+		return c.planKeep()
+	case restoreName:
+		return c.planRestore()
+	case verifyName, compareName:
+		return c.planLook()
 	}
+	return c.planExec(ctx)
+}
+
+// planExec runs the statements in a transaction that it rolls back.
+func (c *call) planExec(ctx context.Context) (change activities.Change, err error) {
 	p, err := parseExec(c.Step.With)
 	if err != nil {
 		return change, err

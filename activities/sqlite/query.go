@@ -8,8 +8,28 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// isQuery reports whether the call is of sqlite.query, which keeps no record.
-func (c *call) isQuery() bool { return c.Entry.Action == queryName }
+// onlyReads reports whether the call is of an action that only reads, and keeps no record.
+func (c *call) onlyReads() bool {
+	switch c.Entry.Action {
+	case queryName, verifyName, compareName:
+		return true
+	}
+	return false
+}
+
+// look does what an action does that only reads.
+func (c *call) look(ctx context.Context) (activities.Result, error) {
+	if err := c.token.CheckOpen(); err != nil {
+		return activities.Result{}, err
+	}
+	switch c.Entry.Action {
+	case verifyName:
+		return c.verify(ctx)
+	case compareName:
+		return c.compare(ctx)
+	}
+	return c.query(ctx)
+}
 
 // planQuery returns a change that changes nothing.
 func (c *call) planQuery() (change activities.Change, err error) {
@@ -31,9 +51,6 @@ func digestQuery(with []byte, path string) activities.Digest {
 
 // query reads, on a connection that cannot write.
 func (c *call) query(ctx context.Context) (result activities.Result, err error) {
-	if err := c.token.CheckOpen(); err != nil {
-		return result, err
-	}
 	p, err := decodeParams[queryParams](c.Step.With)
 	if err != nil {
 		return result, err

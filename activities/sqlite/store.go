@@ -222,6 +222,8 @@ func readStore(path string) (_ *store, n notes, err error) {
 	return s, n, nil
 }
 
+var errChanged = errors.New("its content is not what the step has written")
+
 // checkFile returns DamagedRecord unless a file has the digest.
 func checkFile(path, digest string) error {
 	now, err := durable.DigestFile(path, nil)
@@ -229,7 +231,7 @@ func checkFile(path, digest string) error {
 		return damaged(path, errors.New("it is gone"))
 	}
 	if err == nil && now != digest {
-		return damaged(path, errors.New("its content is not what the step has written"))
+		return damaged(path, errChanged)
 	}
 	return err
 }

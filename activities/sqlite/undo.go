@@ -75,7 +75,10 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 	}
 	if !found {
 		return activities.Undone{Outcome: activities.Nothing, Observed: nothingDone},
-			c.token.CheckNotLost(c.Decision.Done && !c.isQuery(), actedDoc)
+			c.token.CheckNotLost(c.Decision.Done && !c.onlyReads(), actedDoc)
+	}
+	if c.Entry.Action == keepName {
+		return c.letGo()
 	}
 	id, err := identify(r.rec.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -384,8 +387,8 @@ func (r *restore) restoreCheckpoint(ctx context.Context) (undone activities.Undo
 			return undone, err
 		}
 	}
-	reader := r.database
-	judge := func() error {
+	judge := func(reader *database) error {
+		r.reach("undo-locked")
 		now, err := reader.content()
 		if err != nil {
 			return err
@@ -412,26 +415,7 @@ func (r *restore) restoreCheckpoint(ctx context.Context) (undone activities.Undo
 		return undone, err
 	}
 	defer from.Close()
-	wal, err := r.isWAL()
-	if err != nil {
-		return undone, err
-	}
-	if wal {
-		// Only one connection can write, and others can read meanwhile.
-		if reader, err = r.open(r.path); err != nil {
-			return undone, err
-		}
-		defer reader.Close()
-		err = transfer(ctx, r.Conn, from.Conn, judge)
-	} else if err = r.run("PRAGMA locking_mode = EXCLUSIVE"); err == nil {
-		// Nobody else can even read, until this connection is closed.
-		if err = r.run("BEGIN EXCLUSIVE"); err == nil {
-			r.reach("undo-locked")
-			if err = errors.Join(judge(), r.run("COMMIT")); err == nil {
-				err = transfer(ctx, r.Conn, from.Conn, nil)
-			}
-		}
-	}
+	err = r.overwrite(ctx, r.database, from.Conn, judge)
 	if errors.Is(err, errDrifted) {
 		return r.drifted(), nil
 	}
@@ -445,11 +429,6 @@ func (r *restore) restoreCheckpoint(ctx context.Context) (undone activities.Undo
 // errDrifted stops an undo that has found drift.
 var errDrifted = errors.New("the database is not as the step left it")
 
-func (r *restore) isWAL() (is bool, err error) {
-	return is, run(r.Conn, "PRAGMA journal_mode", nil,
-		func(q *sqlite.Stmt) error { is = q.ColumnText(0) == "wal"; return nil })
-}
-
 // verifyContent checks the database after an undo.
 func (r *restore) verifyContent() (activities.Undone, error) {
 	now, err := r.content()
@@ -462,6 +441,9 @@ func (r *restore) verifyContent() (activities.Undone, error) {
 // observe compares the database with what the step left and with what was there before.
 func (c *call) observe(context.Context) (seen activities.Observation, err error) {
 	seen.State = activities.Unseen
+	if c.Entry.Action == keepName {
+		return c.observeKept()
+	}
 	r := &restore{call: c}
 	found, err := c.token.Read(journal.Record, &r.rec)
 	if err != nil || !found {
@@ -548,7 +530,7 @@ func (c *call) release(ctx context.Context) error {
 	if err != nil && activities.TypeOf(err) != activities.DamagedRecord {
 		return err
 	}
-	if found && fate == journal.Releasing {
+	if found && fate == journal.Releasing && c.Entry.Action != keepName {
 		if err := c.releaseMark(rec); err != nil {
 			return err
 		}
@@ -558,7 +540,7 @@ func (c *call) release(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.removeFiles(); err != nil {
+	if err := errors.Join(c.removeFiles(), c.dropKept()); err != nil {
 		return err
 	}
 	return c.token.MarkReleased()

@@ -16,8 +16,8 @@ import (
 
 // Config is what the world needs from its worker.
 type Config struct {
-	// State is the folder of the journal. A checkpoint of a database takes as much room in it as the
-	// database.
+	// State is the folder of the journal and of checkpoints. A checkpoint of a database takes as much
+	// room in it as the database.
 	State string `json:"state"`
 	// Roots are the folders in which databases may be used; anything else is refused.
 	Roots []string `json:"roots"`
@@ -49,12 +49,12 @@ func New(c Config) (activities.World, error) {
 	}
 	world := activities.World{
 		Name:    "sqlite",
-		Actions: []activities.Action{&action{w, execSpec()}, &action{w, querySpec()}},
+		Actions: actionsOf(w),
 		Journal: func(context.Context) (string, error) { return "", nil },
 	}
 	if !c.LookOnly {
 		world.Journal = func(context.Context) (string, error) { return w.journal.Mark() }
-		world.Records = journal.Records{Journal: w.journal}
+		world.Records = journal.Records{Journal: w.journal, Bytes: w.keptBytes}
 	}
 	return world, nil
 }
@@ -79,6 +79,9 @@ func openWorld(c Config) (*world, error) {
 	}
 	if c.LookOnly {
 		return w, nil
+	}
+	if err := os.MkdirAll(filepath.Join(c.State, checkpoints), 0o700); err != nil {
+		return nil, err
 	}
 	var err error
 	w.journal, err = journal.Open(filepath.Join(c.State, "journal"))

@@ -156,7 +156,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 		return drawInfra(r, hosts)
 	case "sqlite":
 		s := drawSQLite(r, hosts)
-		s.Alters = s.Alters && t.Label != "sqlite.exec:undo-locked" || t.Label == "sqlite.exec:copied"
+		s.Alters = s.Alters || t.Label == "sqlite.exec:copied"
 		return s
 	case "postgres":
 		return drawPostgres(r)

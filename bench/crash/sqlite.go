@@ -95,13 +95,7 @@ func (p *inSQLite) statements() string {
 
 // comesTo says whether the step reaches a point of its action.
 func (p *inSQLite) comesTo(label string) bool {
-	switch label {
-	case "sqlite.exec:copied":
-		return p.Alters
-	case "sqlite.exec:undo-locked": // in WAL mode, a checkpoint is put back by one call of the engine
-		return !p.Alters || !p.WAL
-	}
-	return true
+	return label != "sqlite.exec:copied" || p.Alters
 }
 
 func (p *inSQLite) setUp(ctx context.Context, r *run, task string) (err error) {

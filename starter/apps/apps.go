@@ -29,7 +29,7 @@ func CheckpointOf(c environment.Checkpoint) Checkpoint {
 		if a.VM == nil && p.Kind == "container" {
 			a.VM = &p.Snapshot
 		}
-		if a.Database == nil && p.Kind == "postgres" {
+		if a.Database == nil && environment.IsDatabase(p.Kind) {
 			a.Database = &p.Snapshot
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/unit"
 	"github.com/seed-62bf7108/unwind/starter/apps"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
@@ -332,6 +333,65 @@ func TestADatabaseGoesBackWithTheRest(t *testing.T) {
 		"SELECT string_agg(datname, ' ') FROM pg_database WHERE datname LIKE 'unwind_checkpoint_%'"))
 }
 
+// TestAnSQLiteDatabaseGoesBackWithTheRest has a database that a program has open all the time.
+func TestAnSQLiteDatabaseGoesBackWithTheRest(t *testing.T) {
+	testrun.NeedProgram(t, "sqlite3", "install the package sqlite3")
+	s := newSite(t)
+	s.stopWorker()
+	s.startWorker(s.worlds, func(c *host.Config) { *c = c.With(&sqlite.Settings{Roots: []string{s.root}}) })
+	file, err := os.ReadFile(filepath.Join(s.root, "environment.yaml"))
+	require.NoError(t, err)
+	s.write("environment.yaml", string(file)+"  orders: {sqlite: "+s.root+"/orders.db}\n")
+	s.sh(`sqlite3 orders.db "PRAGMA journal_mode = WAL; CREATE TABLE orders (id INTEGER PRIMARY KEY, total INT);
+		INSERT INTO orders (total) VALUES (1), (2)"`)
+	open := exec.Command("sqlite3", "-batch", filepath.Join(s.root, "orders.db"))
+	in, err := open.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, open.Start())
+	t.Cleanup(func() {
+		require.NoError(t, in.Close())
+		require.NoError(t, open.Wait())
+	})
+	content := func() string { return s.sh(`sqlite3 orders.db "SELECT * FROM orders"`) }
+	s.apply()
+	before := content()
+	first := s.checkpoint()
+	require.Equal(t, "sqlite", first.Parts[1].Kind)
+	require.Positive(t, first.Parts[1].Bytes)
+	s.sh(`sqlite3 orders.db "ALTER TABLE orders ADD note TEXT DEFAULT 'x'; DELETE FROM orders WHERE id = 1"; echo other >uploads/one`)
+	broken := content()
+	back := s.rollBack(first.ID)
+	require.Equal(t, before, content())
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+	require.Equal(t, environment.RestoreDatabases, back.Stages[4].Stage)
+	require.Equal(t, []string{"orders"}, back.Stages[4].Parts)
+	diff := s.ok("env", "diff", s.name, first.ID, back.Safety.ID)
+	require.Contains(t, diff, "sqlite "+s.root+"/orders.db: 2 different places")
+	require.Contains(t, diff, "~ table orders (2 rows -> 1 row)")
+	s.rollBack(back.Safety.ID)
+	require.Equal(t, broken, content())
+
+	// A failing health check takes the database back as well.
+	s.sh("rm uploads/one; touch veto uploads/two")
+	require.Equal(t, statusFailed, s.do("env", "rollback", s.name, first.ID).status)
+	require.Equal(t, broken, content())
+	require.Contains(t, s.ok("rollback", first.Task, "--watch"), "and stays")
+	require.Equal(t, broken, content())
+	s.sh("rm veto")
+
+	kept := filepath.Join(s.worker.Config.State, "sqlite", "checkpoints", first.Parts[1].Snapshot)
+	raw, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(kept, append(slices.Clone(raw), 0), 0o600))
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "stop             unit.stop          never ran")
+	require.Equal(t, broken, content())
+	require.NoError(t, os.WriteFile(kept, raw, 0o600))
+	s.rollBack(first.ID)
+	require.Equal(t, before, content())
+}
+
 // TestContainersAndVolumesGoBack has a container that is the unit, and an upgrade in it
 // that fails.
 func TestContainersAndVolumesGoBack(t *testing.T) {
@@ -520,7 +580,8 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 		"name: A\nparts: {}":               `name: "A" must begin with a small letter`,
 		"name: a\nprats: {}":               "field prats not found; known fields: name, owner, on, unit",
 		"name: a\nparts: {x: {folder: x}}": `parts.x.folder: "x" must be an absolute path`,
-		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres",
+		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres, sqlite",
+		"name: a\nparts: {x: {sqlite: app.db}}":                              `parts.x.sqlite: "app.db" must be an absolute path`,
 		"name: a\nparts: {x: {folder: /x, ignored: true}}":                   "parts.x.ignored: it says what becomes of files that git ignores",
 		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",
 		"name: a\nhealthy: soon\nparts: {x: {folder: /x}}":                   `healthy: "soon" must be a time above zero`,

@@ -47,7 +47,7 @@ func Environment(w io.Writer, v environment.View) {
 func Comparison(w io.Writer, c environment.Comparison) {
 	for _, p := range c.Parts {
 		what := "path"
-		if p.Kind == "postgres" {
+		if environment.IsDatabase(p.Kind) {
 			what = "place"
 		}
 		fmt.Fprintf(w, "%s %s: %s\n", p.Kind, terminal.OneLine(p.Resource), terminal.Plural(int(p.Changed),

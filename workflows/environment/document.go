@@ -42,6 +42,7 @@ type Part struct {
 	Volume    string `yaml:"volume,omitempty" json:"volume,omitempty" jsonschema:"A Docker volume, by its name, with all that is in it."`
 	Container string `yaml:"container,omitempty" json:"container,omitempty" jsonschema:"A Docker container, by its name: what has changed in the files of its image. The unit stops it."`
 	Postgres  string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
+	SQLite    string `yaml:"sqlite,omitempty" json:"sqlite,omitempty" jsonschema:"An SQLite database, by the absolute path of its file."`
 }
 
 // Retention says which checkpoints are kept besides those that are pinned.
@@ -71,8 +72,10 @@ type kind struct {
 	of func(Part) string
 	// param names its resource for these actions.
 	capture, restore, verify, compare, param string
-	stage                                    Stage
-	with                                     map[string]any
+	// isPath says that its resource is an absolute path.
+	isPath bool
+	stage  Stage
+	with   map[string]any
 	// gate is that of the restore: who rolls back has decided.
 	gate string
 	// readsLater: what is captured has not been read; it is verified once the unit runs again.
@@ -80,14 +83,17 @@ type kind struct {
 }
 
 var kinds = []kind{
-	keptAsFolder(kind{name: "folder", param: "path", of: func(p Part) string { return p.Folder }}),
-	keptAsFolder(kind{name: "git", param: "path", of: func(p Part) string { return p.Git },
+	keptAsFolder(kind{name: "folder", param: "path", isPath: true, of: func(p Part) string { return p.Folder }}),
+	keptAsFolder(kind{name: "git", param: "path", isPath: true, of: func(p Part) string { return p.Git },
 		with: map[string]any{"git": true}}),
 	keptAsFolder(kind{name: "volume", param: "volume", of: func(p Part) string { return p.Volume }}),
 	keptAsFolder(kind{name: "container", param: "container", of: func(p Part) string { return p.Container }}),
 	{name: "postgres", param: "database", of: func(p Part) string { return p.Postgres },
 		capture: "postgres.checkpoint", restore: "postgres.restore", verify: "postgres.verify", compare: "postgres.compare",
 		stage: RestoreDatabases, with: map[string]any{"as": "copy", "read_later": true}, gate: "none", readsLater: true},
+	{name: "sqlite", param: "database", isPath: true, of: func(p Part) string { return p.SQLite },
+		capture: "sqlite.checkpoint", restore: "sqlite.restore", verify: "sqlite.verify", compare: "sqlite.compare",
+		stage: RestoreDatabases, gate: "none"},
 }
 
 // keptAsFolder is a kind that the world of folders captures and puts back.
@@ -99,6 +105,11 @@ func keptAsFolder(k kind) kind {
 
 func kindNamed(name string) kind {
 	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })]
+}
+
+// IsDatabase reports whether parts of the kind with a name are databases.
+func IsDatabase(name string) bool {
+	return slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name && k.stage == RestoreDatabases })
 }
 
 // kindOf is the kind of a part, and the name of its resource.
@@ -204,6 +215,10 @@ func (d Document) Check() error {
 			bad(field, "%s is already the part %s", resource, other)
 		}
 		resources[k.param+":"+resource] = name
+		if outer := d.folderAround(p.SQLite); outer != "" {
+			bad(field+".sqlite", "%s is in the folder of part %s as well, and cannot be put back by both; keep one of them", p.SQLite,
+				outer)
+		}
 	}
 	for what, n := range map[string]int64{"last": int64(d.Retention.Last), "days": int64(d.Retention.Days),
 		"bytes": d.Retention.Bytes} {
@@ -213,6 +228,18 @@ func (d Document) Check() error {
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(problems...)
+}
+
+// folderAround is the part that keeps a file with all else in its folder. A git repository leaves
+// alone what it ignores, as it may a database.
+func (d Document) folderAround(file string) string {
+	for _, name := range d.partNames() {
+		p := d.Parts[name]
+		if whole := p.Folder + p.Git; file != "" && (p.Folder != "" || p.Ignored) && strings.HasPrefix(file, whole+"/") {
+			return name
+		}
+	}
+	return ""
 }
 
 func (p Part) check(field string, bad activities.Bad) {
@@ -227,7 +254,7 @@ func (p Part) check(field string, bad activities.Bad) {
 		bad(field, "it has %s; give one of %s", activities.CountOf(set, "kind"), strings.Join(names, ", "))
 		return
 	}
-	if k, resource := p.kindOf(); k.param == "path" && (!path.IsAbs(resource) || path.Clean(resource) != resource) {
+	if k, resource := p.kindOf(); k.isPath && (!path.IsAbs(resource) || path.Clean(resource) != resource) {
 		bad(field+"."+k.name, "%q must be an absolute path, without . and ..", resource)
 	}
 	if p.Ignored && p.Git == "" {

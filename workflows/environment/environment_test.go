@@ -82,6 +82,37 @@ func TestARollbackPutsBackWhatBothHave(t *testing.T) {
 	require.Equal(t, `health [start was-healthy] unit.health {"must":false,"unit":"app","within":"30s"}`, lines[len(lines)-1])
 }
 
+// TestAnSQLiteDatabaseIsVerifiedAndPutBackUnasked and is not read ahead.
+func TestAnSQLiteDatabaseIsVerifiedAndPutBackUnasked(t *testing.T) {
+	d := parse(t, "name: shop\nunit: app\nparts: {orders: {sqlite: /srv/orders.db}}")
+	require.Equal(t, []string{
+		`was-healthy [] unit.health {"must":false,"unit":"app"}`,
+		`stop [was-healthy] unit.stop {"unit":"app"}`,
+		`keep-orders [stop] sqlite.checkpoint {"database":"/srv/orders.db"}`,
+	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann"))[:3])
+	raw := d.RollbackTask("web-1", Checkpoint{ID: "cp-1", Parts: []KeptPart{
+		{Name: "orders", Kind: "sqlite", Resource: "/srv/orders.db", Snapshot: "cp-a"},
+	}}, "ann")
+	lines := written(t, raw)
+	require.Equal(t, `verify-orders [] sqlite.verify {"checkpoint":"cp-a","database":"/srv/orders.db"}`, lines[0])
+	require.Contains(t, lines, `restore-orders [keep-orders] sqlite.restore {"checkpoint":"cp-a","database":"/srv/orders.db"}`)
+	require.Contains(t, string(raw), `"gate":"none"`)
+	for _, bad := range []string{"orders.db", "/srv/../orders.db", "/srv/"} {
+		_, err := Parse("environment.yaml", []byte("name: shop\nparts: {orders: {sqlite: "+bad+"}}"))
+		require.ErrorContains(t, err, "parts.orders.sqlite: \""+bad+"\" must be an absolute path")
+	}
+	for whole, refused := range map[string]bool{"folder: /srv": true, "folder: /srv/other": false, "git: /srv": false,
+		"git: /srv, ignored: true": true} {
+		_, err := Parse("environment.yaml",
+			[]byte("name: shop\nparts: {all: {"+whole+"}, orders: {sqlite: /srv/orders.db}}"))
+		if refused {
+			require.ErrorContains(t, err, "parts.orders.sqlite: /srv/orders.db is in the folder of part all as well", whole)
+		} else {
+			require.NoError(t, err, whole)
+		}
+	}
+}
+
 func TestACheckpointWithoutAPartIsNone(t *testing.T) {
 	d := parse(t, shop)
 	_, err := d.Find("cp-1", "shop-1", Manual, []Done{{Entry: activities.Entry{Step: "keep-code"}}})
