@@ -39,7 +39,11 @@ func (p *program) playEnvironment(ctx context.Context, stay bool) (err error) {
 	if link != "" {
 		p.printf("see  %s\n", link)
 	}
-	if err := s.Play(ctx, shopOperator{p, l.Client, d.Name}, p.streams.Out); err != nil {
+	err = s.Play(ctx, shopOperator{p, l.Client, d.Name}, p.streams.Out)
+	if ctx.Err() != nil {
+		return ctx.Err() // what Play says of it is in the words of a client
+	}
+	if err != nil {
 		return err
 	}
 	if link != "" {
@@ -83,9 +87,9 @@ func (o shopOperator) Checkpoint(ctx context.Context, notes string) (taken envir
 func (o shopOperator) RollBack(ctx context.Context, to string) (done environment.RolledBack, err error) {
 	r := environment.RollbackRequest{To: to, Safety: tasks.NewCheckpointID(), Who: currentUser()}
 	o.printf("$ starter env rollback %s %s\n", o.name, to)
-	err = o.client.AskEnvironment(ctx, o.name, environment.UpdateRollback, &done, r)
+	done, err = o.client.RollBackEnvironment(ctx, o.name, r, func(s environment.Passed) { render.Stage(o.streams.Out, s) })
 	if err == nil {
-		render.RolledBack(o.streams.Out, done)
+		render.WayForward(o.streams.Out, done)
 	}
 	return done, err
 }

@@ -352,7 +352,7 @@ func TestAnSQLiteDatabaseGoesBackWithTheRest(t *testing.T) {
 		require.NoError(t, in.Close())
 		require.NoError(t, open.Wait())
 	})
-	content := func() string { return s.sh(`sqlite3 orders.db "SELECT * FROM orders"`) }
+	content := func() string { return s.sh(`sqlite3 orders.db ".dump orders"`) }
 	s.apply()
 	before := content()
 	first := s.checkpoint()

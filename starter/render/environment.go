@@ -94,6 +94,17 @@ func RolledBack(w io.Writer, r environment.RolledBack) {
 			terminal.OneLine(s.Notes))
 	}
 	t.Write(w)
+	WayForward(w, r)
+}
+
+// Stage says what became of one stage of a rollback.
+func Stage(w io.Writer, s environment.Passed) {
+	fmt.Fprintf(w, "%-17s  %-7s  %4.1fs  %s\n", s.Stage, s.Status, s.Seconds,
+		strings.TrimPrefix(strings.Join(s.Parts, ", ")+": ", ": ")+terminal.OneLine(s.Notes))
+}
+
+// WayForward says what a rollback has not touched, and how to reverse it.
+func WayForward(w io.Writer, r environment.RolledBack) {
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", terminal.OneLine(note))
 	}

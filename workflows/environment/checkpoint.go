@@ -207,8 +207,8 @@ func (d Document) Stages(steps []Done) (all []Passed) {
 	return all
 }
 
-// PassedStages are the stages that a rollback to a checkpoint has gone through whole, while it is
-// under way.
+// PassedStages are the first stages of a rollback to a checkpoint, as far as all their steps are
+// done, while it is under way.
 func (d Document) PassedStages(to Checkpoint, steps []Done) []Passed {
 	left := map[Stage]int{}
 	for _, s := range d.draftRollback("", to, "").file.Steps {
@@ -219,7 +219,11 @@ func (d Document) PassedStages(to Checkpoint, steps []Done) []Passed {
 		stage, _ := d.stageOf(s.Entry.Step)
 		left[stage]--
 	}
-	return slices.DeleteFunc(d.Stages(steps), func(p Passed) bool { return left[p.Stage] > 0 })
+	over := stages
+	if i := slices.IndexFunc(stages, func(s Stage) bool { return left[s] > 0 }); i >= 0 {
+		over = stages[:i]
+	}
+	return slices.DeleteFunc(d.Stages(steps), func(p Passed) bool { return !slices.Contains(over, p.Stage) })
 }
 
 // RolledBack is the answer of a rollback.

@@ -216,8 +216,8 @@ func (d Document) Check() error {
 		}
 		resources[k.param+":"+resource] = name
 		if outer := d.folderAround(p.SQLite); outer != "" {
-			bad(field+".sqlite", "%s is in the folder of part %s as well, and cannot be put back by both; keep one of them", p.SQLite,
-				outer)
+			bad(field+".sqlite", "%s is in the folder of part %s as well, and cannot be put back by both; keep one of them",
+				p.SQLite, outer)
 		}
 	}
 	for what, n := range map[string]int64{"last": int64(d.Retention.Last), "days": int64(d.Retention.Days),

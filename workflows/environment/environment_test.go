@@ -154,3 +154,30 @@ func TestTheSchemaNamesEveryField(t *testing.T) {
 		require.NotEmpty(t, s.Properties[field].Description, field)
 	}
 }
+
+// TestStagesPassInTheirOrder though the steps of several go on beside each other.
+func TestStagesPassInTheirOrder(t *testing.T) {
+	d := parse(t, shop)
+	to := Checkpoint{ID: "cp-1", Parts: []KeptPart{
+		{Name: "code", Kind: "git", Resource: "/srv/shop", Snapshot: "cp-a"},
+		{Name: "orders", Kind: "postgres", Resource: "shop", Snapshot: "cp-c"},
+	}}
+	var steps []Done
+	pass := func(ids ...string) (passed []Stage) {
+		for _, id := range ids {
+			at := time.Unix(int64(len(steps)), 0)
+			steps = append(steps, Done{Entry: activities.Entry{Step: id}, Began: at, Ended: at})
+		}
+		for _, p := range d.PassedStages(to, steps) {
+			passed = append(passed, p.Stage)
+		}
+		return passed
+	}
+	require.Empty(t, pass("verify-code", "was-healthy", "ahead-code"))
+	require.Equal(t, []Stage{Verify}, pass("verify-orders"))
+	require.Equal(t, []Stage{Verify, StopUnit}, pass("stop", "keep-code", "keep-orders"))
+	before := []Stage{Verify, StopUnit, SafetyCheckpoint}
+	require.Equal(t, before, pass("keep-uploads"))
+	require.Equal(t, before, pass("restore-orders"), "files are first")
+	require.Equal(t, append(before, RestoreFiles, RestoreDatabases), pass("restore-code"))
+}
