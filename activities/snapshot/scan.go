@@ -158,8 +158,10 @@ func (s *scanner) readFolder(it filetree.Node, at string) error {
 	}
 	isKnown := func(name string, folder int) (bool, error) {
 		var is unix.Stat_t
-		err := unix.Fstatat(folder, name, &is, unix.AT_SYMLINK_NOFOLLOW)
-		return err == nil && s.keepKnown(path.Join(at, name), &is), err
+		if err := unix.Fstatat(folder, name, &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return false, &fs.PathError{Op: "stat", Path: path.Join(at, name), Err: err}
+		}
+		return s.keepKnown(path.Join(at, name), &is), nil
 	}
 	return it.EachBut(isKnown, func(name string, sub filetree.Node) error {
 		in := path.Join(at, name)

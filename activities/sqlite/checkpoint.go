@@ -239,8 +239,8 @@ func (d *database) checkPages(from *sqlite.Conn) error {
 	want, err := (&database{connection: connection{from}}).number("PRAGMA page_size")
 	if err == nil && is != want {
 		err = activities.Errorf(activities.Refused,
-			"%s has pages of %d bytes by now, and its copy pages of %d: that cannot change in WAL mode; leave it for the "+
-				"time being (PRAGMA journal_mode = DELETE)", d.path, is, want)
+			"%s has another page size by now, %d in place of %d, and that cannot change in WAL mode; leave it for the time "+
+				"being (PRAGMA journal_mode = DELETE)", d.path, is, want)
 	}
 	return err
 }

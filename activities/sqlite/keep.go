@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
+	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
 // sqlite.checkpoint changes nothing: it keeps a copy of the database, which goes with its undo,
@@ -144,10 +145,14 @@ func (c *call) copyOut(ctx context.Context, d *database) (done kept, err error) 
 	if err := c.runQueries(ctx, d); err != nil {
 		return done, err
 	}
-	if done.Digest, err = d.copyTo(ctx, c.keptFile(c.Entry.Token)); err != nil {
+	file := c.keptFile(c.Entry.Token)
+	if done.Digest, err = d.copyTo(ctx, file); err == nil {
+		err = durable.SyncFolder(filepath.Dir(file))
+	}
+	if err != nil {
 		return done, err
 	}
-	info, err := os.Stat(c.keptFile(c.Entry.Token))
+	info, err := os.Stat(file)
 	if err != nil {
 		return done, err
 	}

@@ -246,7 +246,7 @@ func TestAnEmptyFileBecomesTheDatabase(t *testing.T) {
 	require.NoError(t, os.Truncate(b.path, 0))
 	shell(t, b.path, "PRAGMA page_size = 1024; PRAGMA journal_mode = WAL; CREATE TABLE small (a)")
 	_, err := b.restore(first)
-	require.ErrorContains(t, err, "has pages of 1024 bytes by now, and its copy pages of 8192")
+	require.ErrorContains(t, err, "has another page size by now, 1024 in place of 8192")
 	require.Equal(t, "0\n", shell(t, b.path, "SELECT count(*) FROM small;"))
 }
 
