@@ -45,7 +45,7 @@ type RowJournals interface {
 
 // Actions are those of whole databases.
 func (s *Checkpoints) Actions() []activities.Action {
-	return []activities.Action{&take{s}, &restore{s}, &verify{s}, &compare{s}}
+	return []activities.Action{&take{s}, &restore{s}, &verify{s}, &compare{verify{s}}}
 }
 
 // token opens the token of an entry, if its record is in this journal.

@@ -10,7 +10,7 @@ import (
 )
 
 // compare is postgres.compare. It changes nothing.
-type compare struct{ *Checkpoints }
+type compare struct{ verify }
 
 type compareParams struct {
 	Database   string `json:"database"       jsonschema:"the name of one of the worker's postgres.databases"`
@@ -113,16 +113,3 @@ func (a *compare) contentsOf(c *server.Connection, checkpoint, application strin
 	}
 	return i.read()
 }
-
-// Undo implements activities.Action.
-func (*compare) Undo(context.Context, activities.Entry, activities.Decision) (activities.Undone, error) {
-	return activities.Undone{Outcome: activities.Nothing, Observed: "it changed nothing"}, nil
-}
-
-// Observe implements activities.Action.
-func (*compare) Observe(context.Context, activities.Entry) (activities.Observation, error) {
-	return activities.Observation{State: activities.AsBefore, Detail: "it changes nothing"}, nil
-}
-
-// Release implements activities.Action.
-func (*compare) Release(context.Context, activities.Entry) error { return nil }
