@@ -57,8 +57,8 @@ type Options struct {
 	// takes.
 	Tasks []int
 	// Environments plays environments in the place of tasks: checkpoints and rollbacks of a folder, a
-	// repository and a unit, with container and volume where there is the world container, and a
-	// database where there is postgres.
+	// repository and a unit, with container and volume where there is the world container, and
+	// databases where there are postgres and sqlite.
 	Environments bool
 	// Keep leaves the run's folder where it is, to be looked at.
 	Keep bool

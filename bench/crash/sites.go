@@ -43,6 +43,7 @@ type site struct {
 	box      string // its container, with a volume of the same name; empty: none
 	volume   string // where that is
 	database string // empty: none
+	ledger   string // the file of its SQLite database; empty: none
 }
 
 // siteOp is a change with a checkpoint after it, or a rollback to the checkpoint with that number of
@@ -62,6 +63,10 @@ var sitePoints = []string{
 	"postgres.checkpoint:recorded", "postgres.checkpoint:copying", "postgres.checkpoint:copied",
 	"postgres.checkpoint:applied", "postgres.restore:recorded", "postgres.restore:made", "postgres.restore:planned",
 	"postgres.restore:exchanged", "postgres.restore:applied",
+	"sqlite.checkpoint:recorded", "sqlite.checkpoint:copied", "sqlite.checkpoint:applied",
+	"sqlite.restore:locked", "sqlite.restore:copied", "sqlite.restore:captured", "sqlite.restore:recorded",
+	"sqlite.restore:marked", "sqlite.restore:committed", "sqlite.restore:undo-begun", "sqlite.restore:undo-fenced",
+	"sqlite.restore:undo-locked", "sqlite.restore:undo-committed", "sqlite.restore:undone",
 }
 
 func siteID(seed uint64, n int) string { return fmt.Sprintf("site-%d-%d", seed, n) }
@@ -101,6 +106,9 @@ func drawSite(seed uint64, i, hosts int, worlds []string) plan {
 	if slices.Contains(worlds, "container") {
 		chance(4, fault{Kind: stallEngine})
 		chance(4, fault{Kind: dropEngine})
+	}
+	if slices.Contains(worlds, "sqlite") {
+		chance(3, fault{Kind: killCalls})
 	}
 	if slices.Contains(worlds, "postgres") {
 		chance(3, fault{Kind: killDatabase, World: "postgres"})
@@ -227,6 +235,15 @@ func (s *site) setUp(ctx context.Context, r *run, id string) (d environment.Docu
 		}
 		d.Parts["rows"] = environment.Part{Postgres: s.database}
 	}
+	if slices.Contains(r.Worlds, "sqlite") {
+		s.ledger = filepath.Join(m.data(), id+".db")
+		mode := []string{"DELETE", "WAL"}[s.n%2]
+		if _, err := runSQLite(ctx, s.ledger,
+			"PRAGMA journal_mode = "+mode+"; CREATE TABLE row (n INTEGER PRIMARY KEY);"); err != nil {
+			return d, err
+		}
+		d.Parts["ledger"] = environment.Part{SQLite: s.ledger}
+	}
 	return d, s.change(ctx, r, 0)
 }
 
@@ -267,9 +284,14 @@ func (s *site) change(ctx context.Context, r *run, n int) error {
 			return err
 		}
 	}
+	rows := fmt.Sprintf("DELETE FROM row WHERE n < %d; INSERT INTO row VALUES (%d), (%d);", n*10, n*10, n*10+1)
+	if s.ledger != "" {
+		if _, err := runSQLite(ctx, s.ledger, rows); err != nil {
+			return err
+		}
+	}
 	if s.database != "" {
-		return r.postgres.run(ctx, r.postgres.DSN(s.database), fmt.Sprintf(
-			"DELETE FROM row WHERE n < %d; INSERT INTO row VALUES (%d), (%d)", n*10, n*10, n*10+1))
+		return r.postgres.run(ctx, r.postgres.DSN(s.database), rows)
 	}
 	return nil
 }
@@ -322,6 +344,10 @@ func (s *site) look(ctx context.Context, r *run) (is map[string]string, err erro
 			return err
 		})
 		add("rows", rows, failed)
+	}
+	if s.ledger != "" {
+		dump, failed := dumpSQLite(ctx, s.ledger)
+		add("ledger", dump, failed)
 	}
 	return is, err
 }
