@@ -18,8 +18,8 @@
 //
 //	.ci/run deep [PACKAGE...]
 //
-// Plain `.ci/run` takes the sample, and in the packages that the change can reach, for a while, other
-// tests as well. The seed that it prints draws the sample.
+// Plain `.ci/run` takes the sample, and in the packages that the change is in, for a while, other tests
+// as well. The seed that it prints draws the sample.
 package testrun
 
 import (
