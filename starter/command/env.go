@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
@@ -127,8 +128,11 @@ has found that it can take a checkpoint of each part. It takes none, and touches
 				return err
 			}
 			if len(seen.Refusals) > 0 {
-				return usage.Errorf("%s: environment %s cannot be checkpointed: %w", args[0], d.Name,
-					file.Refusal(seen.Refusals...))
+				return usage.Errorf("%s: environment %s cannot be checkpointed: %s", args[0], d.Name,
+					strings.Join(explainRefusals(seen.Refusals), "\n"))
+			}
+			for _, unseen := range seen.Unseen {
+				p.printf("not checked: %s\n", unseen)
 			}
 			if err := c.ApplyEnvironment(cmd.Context(), d, queue); err != nil {
 				return err
@@ -137,6 +141,15 @@ has found that it can take a checkpoint of each part. It takes none, and touches
 			return nil
 		},
 	}
+}
+
+// explainRefusals says what is wrong with each part: a checkpoint may have several steps about it.
+func explainRefusals(refusals []activities.Refusal) (lines []string) {
+	for _, r := range refusals {
+		lines = append(lines, environment.FieldOf(r.Step)+": "+r.Message)
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
 }
 
 func (p *program) envListCommand() *cobra.Command {

@@ -586,7 +586,7 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",
 		"name: a\nhealthy: soon\nparts: {x: {folder: /x}}":                   `healthy: "soon" must be a time above zero`,
 		"name: a\nparts: {x: {folder: /x}}\nretention: {last: -1}":           "retention.last: -1 must not be below 0",
-		"name: a\nparts: {x: {folder: /nowhere/x}}":                          "environment a cannot be checkpointed",
+		"name: a\nparts: {x: {folder: /nowhere/x}}":                          "environment a cannot be checkpointed: parts.x: path: ",
 		"name: a\nunit: other\nparts: {x: {folder: " + s.root + "/uploads}}": `this worker has no unit "other"`,
 		"name: a\nparts: {x: {postgres: shop}}":                              "postgres",
 		"name: a\nparts: {x: {folder: /x}}\n---\nname: b":                    "a second document begins",

@@ -8,6 +8,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -15,11 +17,12 @@ import (
 //go:embed catalog.json
 var content []byte
 
-// Specs are the built-in actions, sorted by name.
-func Specs() []activities.Spec {
-	var specs []activities.Spec
-	if err := json.Unmarshal(content, &specs); err != nil {
+var specs = sync.OnceValue(func() (all []activities.Spec) {
+	if err := json.Unmarshal(content, &all); err != nil {
 		panic(fmt.Sprintf("catalog.json: %v", err)) // found by any test
 	}
-	return specs
-}
+	return all
+})
+
+// Specs are the built-in actions, sorted by name.
+func Specs() []activities.Spec { return slices.Clone(specs()) }

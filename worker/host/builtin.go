@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/canonical"
+	"github.com/seed-62bf7108/unwind/worker/catalog"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
@@ -44,6 +45,7 @@ func (b builtin) register(to activities.Registrar) {
 		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans,
 		protocol.AlertActivity:   b.alert,
 		environment.HomeActivity: b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
+		environment.HoldActivity: b.holdParts, environment.LetGoActivity: b.letGoParts,
 		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
@@ -72,9 +74,9 @@ func (b builtin) compileSteps(ctx context.Context, a task.Addition) (task.Compil
 	return compiled, err
 }
 
-func (b builtin) compileParsed(doc *task.Document, catalog task.Catalog) (task.Compiled, error) {
-	catalog.Retention = b.retention
-	compiled, err := task.Compile(doc, catalog)
+func (b builtin) compileParsed(doc *task.Document, known task.Catalog) (task.Compiled, error) {
+	known.Retention = b.retention
+	compiled, err := task.Compile(doc, known)
 	if err != nil {
 		return task.Compiled{}, nonRetryable(err)
 	}
@@ -88,9 +90,9 @@ func (b builtin) checkSteps(a task.Addition) error {
 	if err != nil {
 		return err
 	}
-	catalog := catalogWithoutJournals(b.config, b.registry)
-	catalog.Retention = b.retention
-	_, err = task.Compile(parsed, catalog)
+	known := catalogWithoutJournals(b.config, b.registry)
+	known.Retention = b.retention
+	_, err = task.Compile(parsed, known)
 	return err
 }
 
@@ -113,14 +115,14 @@ func worldError(err error, m *activities.Masker) error {
 
 // Catalog is what this worker's tasks are compiled against.
 func Catalog(ctx context.Context, c Config, r *activities.Registry) task.Catalog {
-	catalog := catalogWithoutJournals(c, r)
-	catalog.Journals, _ = r.Journals(ctx) // damaged journals are reported by places
-	return catalog
+	known := catalogWithoutJournals(c, r)
+	known.Journals, _ = r.Journals(ctx) // damaged journals are reported by places
+	return known
 }
 
 func catalogWithoutJournals(c Config, r *activities.Registry) task.Catalog {
 	return task.Catalog{
-		Specs: r.Specs(), Host: c.Host, SharedQueue: c.Queue,
+		Specs: r.Specs(), Elsewhere: catalog.Specs(), Host: c.Host, SharedQueue: c.Queue,
 		Secrets:  c.TaskSecrets(),
 		Defaults: task.Defaults{Heartbeat: c.Heartbeat, HostWait: c.HostWait},
 	}

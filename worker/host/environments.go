@@ -49,7 +49,8 @@ func (b builtin) checkpointsOf(name string) (string, error) {
 	return filepath.Join(b.config.State, "environments", name), nil
 }
 
-// keepCheckpoint holds the records of a checkpoint, then stores it.
+// keepCheckpoint holds the records that a checkpoint has on this host, then stores it. Those on
+// others are held already.
 func (b builtin) keepCheckpoint(ctx context.Context, s environment.Stored) ([]environment.Stored, error) {
 	defer activities.Beat(ctx)()
 	dir, err := b.checkpointsOf(s.Environment)
@@ -59,18 +60,9 @@ func (b builtin) keepCheckpoint(ctx context.Context, s environment.Stored) ([]en
 	if err := protocol.CheckID(s.ID); err != nil {
 		return nil, nonRetryable(err)
 	}
-	for _, e := range s.Entries {
-		records := b.registry.Records()[activities.WorldOf(e.Action)]
-		if records == nil {
-			return nil, fmt.Errorf("checkpoint %s: this worker has no world %s", s.ID, activities.WorldOf(e.Action))
-		}
-		held, err := records.Hold(ctx, e.Token, holderOf(s.Environment))
-		if err == nil && !held {
-			err = nonRetryable(fmt.Errorf("checkpoint %s: what step %s had kept was released before it was held", s.ID, e.Step))
-		}
-		if err != nil {
-			return nil, err
-		}
+	own := environment.Holding{Environment: s.Environment, Checkpoint: s.ID, Entries: s.On(b.config.Host)}
+	if err := b.holdParts(ctx, own); err != nil {
+		return nil, err
 	}
 	raw, err := json.Marshal(s)
 	if err != nil {
@@ -83,6 +75,37 @@ func (b builtin) keepCheckpoint(ctx context.Context, s environment.Stored) ([]en
 		return nil, err
 	}
 	return b.listCheckpoints(ctx, s.Environment)
+}
+
+// holdParts holds the records of what a checkpoint has on this host.
+func (b builtin) holdParts(ctx context.Context, h environment.Holding) error {
+	defer activities.Beat(ctx)()
+	for _, e := range h.Entries {
+		records := b.registry.Records()[activities.WorldOf(e.Action)]
+		if records == nil {
+			return fmt.Errorf("checkpoint %s: this worker has no world %s", h.Checkpoint, activities.WorldOf(e.Action))
+		}
+		held, err := records.Hold(ctx, e.Token, holderOf(h.Environment))
+		if err == nil && !held {
+			err = nonRetryable(fmt.Errorf("checkpoint %s: what step %s had kept was released before it was held", h.Checkpoint,
+				e.Step))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// letGoParts ends the holds of what a checkpoint has on this host, and releases it.
+func (b builtin) letGoParts(ctx context.Context, h environment.Holding) error {
+	defer activities.Beat(ctx)()
+	for _, e := range h.Entries {
+		if err := b.letGo(ctx, h.Environment, e); err != nil {
+			return fmt.Errorf("checkpoint %s, step %s: %w", h.Checkpoint, e.Step, err)
+		}
+	}
+	return nil
 }
 
 // listCheckpoints lists what is stored of an environment, the newest first.
@@ -114,7 +137,8 @@ func (b builtin) listCheckpoints(_ context.Context, name string) ([]environment.
 	return all, nil
 }
 
-// dropCheckpoints ends the holds of checkpoints and releases their records, then forgets them.
+// dropCheckpoints ends the holds of checkpoints and releases their records on this host, then
+// forgets them. Those on others are released already.
 func (b builtin) dropCheckpoints(ctx context.Context, r environment.DropRequest) ([]environment.Stored, error) {
 	defer activities.Beat(ctx)()
 	dir, err := b.checkpointsOf(r.Environment)
@@ -129,10 +153,9 @@ func (b builtin) dropCheckpoints(ctx context.Context, r environment.DropRequest)
 		if !slices.Contains(r.IDs, s.ID) {
 			continue
 		}
-		for _, e := range s.Entries {
-			if err := b.letGo(ctx, r.Environment, e); err != nil {
-				return nil, fmt.Errorf("checkpoint %s, step %s: %w", s.ID, e.Step, err)
-			}
+		own := environment.Holding{Environment: r.Environment, Checkpoint: s.ID, Entries: s.On(b.config.Host)}
+		if err := b.letGoParts(ctx, own); err != nil {
+			return nil, err
 		}
 		if err := os.Remove(filepath.Join(dir, s.ID+".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

@@ -49,6 +49,8 @@ type KeptPart struct {
 	Name     string `json:"part"`
 	Kind     string `json:"kind"`
 	Resource string `json:"resource"`
+	// On is the host that has it; empty: that of the environment.
+	On string `json:"on,omitempty"`
 	// Snapshot is the name by which a step puts it back.
 	Snapshot string `json:"snapshot_id"`
 	Bytes    int64  `json:"size_bytes"`
@@ -85,6 +87,27 @@ type Stored struct {
 	Entries []activities.Entry `json:"entries"`
 }
 
+// On are the entries of the steps that ran on a host.
+func (s Stored) On(host string) (entries []activities.Entry) {
+	for _, e := range s.Entries {
+		if e.Place.Host == host {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// Others are the hosts, without the one of the environment, that have some of it.
+func (s Stored) Others(home string) (hosts []string) {
+	for _, e := range s.Entries {
+		if on := e.Place.Host; on != home && !slices.Contains(hosts, on) {
+			hosts = append(hosts, on)
+		}
+	}
+	slices.Sort(hosts)
+	return hosts
+}
+
 // Done is a step of a finished task.
 type Done struct {
 	Entry   activities.Entry  `json:"entry"`
@@ -105,7 +128,8 @@ func (d Document) Find(id, task string, trigger Trigger, steps []Done) (s Stored
 		done := steps[i]
 		k, resource := d.Parts[name].kindOf()
 		outputs := done.Result.Outputs
-		part := KeptPart{Name: name, Kind: k.name, Resource: resource, Bytes: wholeNumber(outputs["bytes"])}
+		part := KeptPart{Name: name, Kind: k.name, Resource: resource, On: d.Parts[name].On,
+			Bytes: wholeNumber(outputs["bytes"])}
 		part.Snapshot, _ = outputs["checkpoint"].(string)
 		part.Ref, _ = outputs["commit"].(string)
 		s.Parts, s.Entries = append(s.Parts, part), append(s.Entries, done.Entry)

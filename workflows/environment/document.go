@@ -43,6 +43,8 @@ type Part struct {
 	Container string `yaml:"container,omitempty" json:"container,omitempty" jsonschema:"A Docker container, by its name: what has changed in the files of its image. The unit stops it."`
 	Postgres  string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
 	SQLite    string `yaml:"sqlite,omitempty" json:"sqlite,omitempty" jsonschema:"An SQLite database, by the absolute path of its file."`
+	// On goes with each kind.
+	On string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the part. Left out: that of the environment."`
 }
 
 // Retention says which checkpoints are kept besides those that are pinned.
@@ -210,12 +212,16 @@ func (d Document) Check() error {
 		if p.Container != "" && d.Unit == "" {
 			bad(field+".container", "%s is put back while it is stopped; name the unit that stops it with unit:", p.Container)
 		}
+		if p.Container != "" && d.isElsewhere(p) {
+			bad(field+".on", "the unit is on the host of the environment, and cannot stop a container on %s", p.On)
+		}
 		k, resource := p.kindOf()
-		if other, twice := resources[k.param+":"+resource]; twice {
+		what := d.hostOf(p, "") + " " + k.param + ":" + resource
+		if other, twice := resources[what]; twice {
 			bad(field, "%s is already the part %s", resource, other)
 		}
-		resources[k.param+":"+resource] = name
-		if outer := d.folderAround(p.SQLite); outer != "" {
+		resources[what] = name
+		if outer := d.folderAround(p); outer != "" {
 			bad(field+".sqlite", "%s is in the folder of part %s as well, and cannot be put back by both; keep one of them",
 				p.SQLite, outer)
 		}
@@ -230,16 +236,36 @@ func (d Document) Check() error {
 	return errors.Join(problems...)
 }
 
-// folderAround is the part that keeps a file with all else in its folder. A git repository leaves
-// alone what it ignores, as it may a database.
-func (d Document) folderAround(file string) string {
+// folderAround is the part that keeps the file of a part with all else in its folder. A git
+// repository leaves alone what it ignores, as it may a database.
+func (d Document) folderAround(of Part) string {
 	for _, name := range d.partNames() {
 		p := d.Parts[name]
-		if whole := p.Folder + p.Git; file != "" && (p.Folder != "" || p.Ignored) && strings.HasPrefix(file, whole+"/") {
+		if p.Folder == "" && !p.Ignored || of.SQLite == "" || d.hostOf(p, "") != d.hostOf(of, "") {
+			continue
+		}
+		if strings.HasPrefix(of.SQLite, p.Folder+p.Git+"/") {
 			return name
 		}
 	}
 	return ""
+}
+
+// hostOf is the host of a part of an environment that is at home there.
+func (d Document) hostOf(p Part, home string) string { return cmp.Or(p.On, d.On, home) }
+
+// isElsewhere reports whether a part is on another host than the environment.
+func (d Document) isElsewhere(p Part) bool { return p.On != "" && p.On != d.On }
+
+// Hosts are the hosts of the parts of an environment that is at home on a host, without that one.
+func (d Document) Hosts(home string) (others []string) {
+	for _, p := range d.Parts {
+		if on := d.hostOf(p, home); on != home && !slices.Contains(others, on) {
+			others = append(others, on)
+		}
+	}
+	slices.Sort(others)
+	return others
 }
 
 func (p Part) check(field string, bad activities.Bad) {

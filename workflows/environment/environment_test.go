@@ -56,6 +56,53 @@ func TestACheckpointKeepsAllPartsBesideEachOther(t *testing.T) {
 	require.Len(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")), 4, "without a unit nothing is stopped or read ahead")
 }
 
+func TestAPartOnAnotherHostHasItsStepsThere(t *testing.T) {
+	d := parse(t, `
+name: shop
+unit: app
+parts:
+  uploads: {folder: /srv/uploads}
+  copies: {folder: /srv/uploads, on: web-2}
+  orders: {postgres: shop, on: db-1}
+`)
+	require.Equal(t, []string{"db-1", "web-2"}, d.Hosts("web-1"))
+	places := func(raw json.RawMessage) map[string]string {
+		var file taskFile
+		require.NoError(t, json.Unmarshal(raw, &file))
+		on := map[string]string{}
+		for _, s := range file.Steps {
+			on[s.ID] = s.On
+		}
+		return on
+	}
+	require.Equal(t, map[string]string{"was-healthy": "web-1", "ahead-copies": "web-2", "ahead-uploads": "web-1",
+		"stop": "web-1", "keep-copies": "web-2", "keep-orders": "db-1", "keep-uploads": "web-1", "start": "web-1",
+		"verify-orders": "db-1"}, places(d.CheckpointTask("web-1", "cp-1", "ann")))
+	kept := Checkpoint{ID: "cp-1", Parts: []KeptPart{
+		{Name: "uploads", Kind: "folder", Resource: "/srv/uploads", Snapshot: "a"},
+		{Name: "copies", Kind: "folder", Resource: "/srv/uploads", On: "web-2", Snapshot: "b"},
+		{Name: "orders", Kind: "postgres", Resource: "shop", On: "db-2", Snapshot: "c"}}}
+	back := places(d.RollbackTask("web-1", kept, "ann"))
+	require.Equal(t, "web-2", back["restore-copies"])
+	require.Equal(t, "web-2", back["verify-copies"])
+	require.Equal(t, "web-1", back["restore-uploads"])
+	require.NotContains(t, back, "restore-orders", "what another host has kept")
+	require.Equal(t, []string{"orders"}, d.NotCompared(kept, nil))
+	require.Equal(t, "web-2", places(d.CompareTask("web-1", "d1", kept, nil, "ann"))["compare-copies"])
+
+	_, err := Parse("environment.yaml", []byte(`
+name: shop
+on: web-1
+unit: app
+parts:
+  web: {container: web, on: web-2}
+  one: {folder: /srv/a, on: web-1}
+  two: {folder: /srv/a}
+`))
+	require.EqualError(t, err, "environment.yaml: parts.two: /srv/a is already the part one\n"+
+		"parts.web.on: the unit is on the host of the environment, and cannot stop a container on web-2")
+}
+
 func TestARollbackPutsBackWhatBothHave(t *testing.T) {
 	d := parse(t, shop)
 	unhealthy := false

@@ -2,6 +2,8 @@ package environment
 
 import (
 	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // WorkflowType is the type of the long-lived workflow that has an environment: argument Start, id
@@ -16,6 +18,10 @@ const (
 	HomeActivity = "environment.home"
 	// DoneActivity reads the steps of a finished task: argument its id, result []Done.
 	DoneActivity = "environment.done"
+	// HoldActivity holds what a checkpoint has on another host, and LetGoActivity ends that and
+	// releases it: argument Holding, no result.
+	HoldActivity  = "environment.hold"
+	LetGoActivity = "environment.let-go"
 	// KeepActivity holds the records of a checkpoint and stores it: argument Stored, result []Stored,
 	// all of the environment, the newest first. Stored again, it replaces the former.
 	KeepActivity = "environment.keep"
@@ -118,6 +124,13 @@ type CompareRequest struct {
 type PinRequest struct {
 	ID     string `json:"id"`
 	Pinned bool   `json:"pinned"`
+}
+
+// Holding is what a checkpoint of an environment has on a host.
+type Holding struct {
+	Environment string             `json:"environment"`
+	Checkpoint  string             `json:"checkpoint"`
+	Entries     []activities.Entry `json:"entries"`
 }
 
 // DropRequest is the argument of DropActivity.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // The prefixes of the ids of steps that are about a part. What follows is its name.
@@ -24,6 +25,16 @@ const (
 	startStep  = "start"
 	healthStep = "health"
 )
+
+// FieldOf is the field of the document that a step is about.
+func FieldOf(step string) string {
+	for _, prefix := range []string{keepPrefix, aheadPrefix, verifyPrefix, restorePrefix, comparePrefix} {
+		if name, is := strings.CutPrefix(step, prefix); is {
+			return "parts." + name
+		}
+	}
+	return "unit"
+}
 
 // taskFile is a task file, as far as one of these tasks needs it.
 type taskFile struct {
@@ -69,7 +80,7 @@ func (d Document) newDraft(host, agent, format string, args ...any) *draft {
 }
 
 func (t *draft) add(s step) string {
-	s.On = t.host
+	s.On = cmp.Or(s.On, t.host)
 	if s.Needs == nil {
 		s.Needs = []string{}
 	}
@@ -99,7 +110,7 @@ func (t *draft) capture(prefix, onFailure string, needs []string) (ids []string)
 			with["ignored"] = true
 		}
 		ids = append(ids, t.add(step{ID: prefix + name, Uses: k.capture, With: with, Needs: needs, OnFailure: onFailure,
-			Timeout: longStep}))
+			On: p.On, Timeout: longStep}))
 	}
 	return ids
 }
@@ -133,7 +144,7 @@ func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 	}
 	for _, name := range t.partNames() {
 		if k, resource := t.Parts[name].kindOf(); k.readsLater {
-			t.add(step{ID: verifyPrefix + name, Uses: k.verify, Needs: after, Timeout: longStep,
+			t.add(step{ID: verifyPrefix + name, Uses: k.verify, On: t.Parts[name].On, Needs: after, Timeout: longStep,
 				With: map[string]any{k.param: resource, "checkpoint": "${{ steps." + keepPrefix + name + ".outputs.checkpoint }}"}})
 		}
 	}
@@ -152,7 +163,7 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 	var first []string
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
-			first = append(first, t.add(step{ID: verifyPrefix + p.Name, Uses: k.verify, Timeout: longStep,
+			first = append(first, t.add(step{ID: verifyPrefix + p.Name, Uses: k.verify, On: p.On, Timeout: longStep,
 				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
 		}
 	}
@@ -160,7 +171,7 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 	var back []string
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
-			back = append(back, t.add(step{ID: restorePrefix + p.Name, Uses: k.restore, Needs: kept, Timeout: longStep,
+			back = append(back, t.add(step{ID: restorePrefix + p.Name, Uses: k.restore, On: p.On, Needs: kept, Timeout: longStep,
 				Gate: k.gate, Undo: overwrite, With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
 		}
 	}
@@ -190,7 +201,7 @@ func (d Document) CompareTask(host, id string, from Checkpoint, with *Checkpoint
 		if with != nil {
 			params["with"] = other.Snapshot
 		}
-		t.add(step{ID: comparePrefix + p.Name, Uses: k.compare, With: params, Timeout: longStep})
+		t.add(step{ID: comparePrefix + p.Name, Uses: k.compare, On: p.On, With: params, Timeout: longStep})
 	}
 	return t.json()
 }
@@ -202,7 +213,7 @@ func (d Document) counterpart(p KeptPart, with *Checkpoint) (other KeptPart, fou
 		return p, d.Has(p)
 	}
 	i := slices.IndexFunc(with.Parts, func(q KeptPart) bool {
-		return p.Name == q.Name && p.Kind == q.Kind && p.Resource == q.Resource
+		return p.Name == q.Name && p.Kind == q.Kind && p.Resource == q.Resource && p.On == q.On
 	})
 	if i < 0 {
 		return p, false
@@ -238,5 +249,5 @@ func (d Document) Compare(from Checkpoint, steps []Done) (all []Compared) {
 // Has reports whether the document still has what was kept.
 func (d Document) Has(p KeptPart) bool {
 	now, there := d.Parts[p.Name]
-	return there && now.Kind() == p.Kind && now.Resource() == p.Resource
+	return there && now.Kind() == p.Kind && now.Resource() == p.Resource && now.On == p.On
 }

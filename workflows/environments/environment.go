@@ -103,8 +103,14 @@ func (k *keeper) read(ctx workflow.Context) error {
 
 // call runs an activity on a host, or on any worker, until it has succeeded.
 func (k *keeper) call(ctx workflow.Context, host, summary, activity string, argument, result any) error {
+	return k.callWithin(ctx, 0, host, summary, activity, argument, result)
+}
+
+// callWithin is call, which gives up after a time; 0: never.
+func (k *keeper) callWithin(ctx workflow.Context, limit time.Duration, host, summary, activity string,
+	argument, result any) error {
 	options := workflow.ActivityOptions{
-		StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute, Summary: summary,
+		StartToCloseTimeout: time.Hour, HeartbeatTimeout: time.Minute, Summary: summary, ScheduleToCloseTimeout: limit,
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	}
 	if host != "" {
@@ -181,8 +187,32 @@ func (k *keeper) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, b.String())
 }
 
+// hostPatience is how long to wait for the worker of a host that has some of the parts.
+const hostPatience = 10 * time.Minute
+
+// awaitHosts waits, before anything is touched, until the workers of all other hosts answer: a task
+// that waits for one of them later may have stopped the unit.
+func (k *keeper) awaitHosts(ctx workflow.Context) error {
+	what := k.doing.What
+	for _, host := range k.Hosts(k.home) {
+		k.doing.What = what + ": it waits for host " + host
+		k.show(ctx)
+		var is string
+		if err := k.callWithin(ctx, hostPatience, host, "wait for host "+host, environment.HomeActivity, nil, &is); err != nil {
+			return protocol.RefuseRequestf(environment.Failed,
+				"host %s has not answered for %s, and nothing was touched: start its worker, and try again", host, hostPatience)
+		}
+	}
+	k.doing.What = what
+	k.show(ctx)
+	return nil
+}
+
 // run runs a task of the environment, and reads what its steps have done.
 func (k *keeper) run(ctx workflow.Context, id, agent string, document []byte) (steps []environment.Done, err error) {
+	if err := k.awaitHosts(ctx); err != nil {
+		return nil, err
+	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: id, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL, WaitForCancellation: true,

@@ -57,6 +57,12 @@ func (k *keeper) keep(ctx workflow.Context, id, task string, trigger environment
 		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
 	}
 	s.Notes, s.Pinned = notes, pinned
+	for _, host := range s.Others(k.home) {
+		if err := k.call(ctx, host, "hold what checkpoint "+id+" has there", environment.HoldActivity,
+			environment.Holding{Environment: k.Name, Checkpoint: id, Entries: s.On(host)}, nil); err != nil {
+			return s.Checkpoint, err
+		}
+	}
 	if err := k.update(ctx, "keep checkpoint "+id, environment.KeepActivity, s); err != nil {
 		return s.Checkpoint, err
 	}
@@ -67,6 +73,17 @@ func (k *keeper) keep(ctx workflow.Context, id, task string, trigger environment
 func (k *keeper) drop(ctx workflow.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
+	}
+	for _, s := range k.stored {
+		if !slices.Contains(ids, s.ID) {
+			continue
+		}
+		for _, host := range s.Others(k.home) {
+			if err := k.call(ctx, host, "let go of what checkpoint "+s.ID+" has there", environment.LetGoActivity,
+				environment.Holding{Environment: k.Name, Checkpoint: s.ID, Entries: s.On(host)}, nil); err != nil {
+				return err
+			}
+		}
 	}
 	return k.update(ctx, "let go of "+activities.CountOf(len(ids), "checkpoint"), environment.DropActivity,
 		environment.DropRequest{Environment: k.Name, IDs: ids})

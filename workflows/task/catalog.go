@@ -17,6 +17,9 @@ import (
 type Catalog struct {
 	// Specs are the actions that the worker knows.
 	Specs []activities.Spec
+	// Elsewhere are actions that workers of other hosts may have: steps that name such a host may use
+	// them. Of those that are among Specs, these count.
+	Elsewhere []activities.Spec
 	// Vars override those of the task file; see Document.Override.
 	Vars map[string]any
 	// Host is the worker's own host name: host-bound steps run there unless they name another.

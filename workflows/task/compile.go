@@ -26,7 +26,7 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 	c := &compiler{
 		parser: parser{collector: collector{file: doc.File, problems: &problems}, resolved: true},
 		doc:    doc, cat: cat, defaults: cat.Defaults.WithDefaults(),
-		actions: map[string]*action{}, byID: make(map[string]int, len(doc.file.Steps)),
+		actions: map[string]*action{}, elsewhere: map[string]*action{}, byID: make(map[string]int, len(doc.file.Steps)),
 	}
 	for _, s := range cat.Specs {
 		c.specs = append(c.specs, s.Name)
@@ -72,7 +72,9 @@ type compiler struct {
 	defaults Defaults
 	specs    []string
 	actions  map[string]*action // nil: known, and not used in this task
-	byID     map[string]int
+	// elsewhere are those that only steps on other hosts can use.
+	elsewhere map[string]*action
+	byID      map[string]int
 	touches  []touch
 	refs     [][]int        // the steps whose outputs each step refers to
 	before   [][]string     // of steps that are added to a session: the earlier ones whose outputs each refers to
@@ -99,6 +101,15 @@ func (c *compiler) readSchemas() error {
 			c.actions[spec.Name] = a
 		}
 	}
+	for _, spec := range c.cat.Elsewhere {
+		if _, isHere := c.actions[spec.Name]; used[spec.Name] && !isHere {
+			a, err := newAction(spec)
+			if err != nil {
+				return err
+			}
+			c.elsewhere[spec.Name] = a
+		}
+	}
 	c.sizes = make(map[string]int, len(c.doc.file.Vars))
 	for name, v := range c.doc.file.Vars {
 		c.sizes[name] = v.size()
@@ -113,7 +124,11 @@ func (c *compiler) compileStep(i int) Step {
 	var s step
 	filled := c.fillVars(written.node)
 	c.decode(filled, written.at, &s) // again, as vars are in it now
+	c.hosts[i] = string(s.On)
 	a := c.actions[string(s.Uses)]
+	if a == nil && c.isElsewhere(i) {
+		a = c.elsewhere[string(s.Uses)]
+	}
 	if a == nil {
 		c.refuseAction(s)
 		return Step{}
@@ -122,7 +137,6 @@ func (c *compiler) compileStep(i int) Step {
 	if with == nil {
 		with = &node{kind: object, line: s.node.line, column: s.node.column}
 	}
-	c.hosts[i] = string(s.On)
 	c.checkParams(i, a, with, s)
 	c.refuseSecretPaths(a.Spec, with, s.at.key("with"))
 	compiled := Step{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,24 @@ func TestCompiled(t *testing.T) {
 		raw, err := json.MarshalIndent(mustCompile(t, accepted(t)[name+".yml"]), "", "  ")
 		require.NoError(t, err)
 		golden(t, "testdata/"+name+".compiled.json", string(raw)+"\n")
+	}
+}
+
+// A worker compiles for others what it has no world for, but only for hosts that a file names.
+func TestAnActionOfAnotherHostIsKnown(t *testing.T) {
+	compile := func(on string) (*Compiled, error) {
+		cat := catalog()
+		cat.Specs = slices.DeleteFunc(cat.Specs, func(s activities.Spec) bool { return s.Name == "terraform.apply" })
+		cat.Elsewhere = specs()
+		return Compile(mustParse(t, "name: t\nsteps:\n  - {id: a, uses: terraform.apply, with: {dir: /srv}"+on+"}\n"), cat)
+	}
+	compiled, err := compile(", on: there")
+	require.NoError(t, err)
+	require.Equal(t, activities.Place{Queue: "unwind@there", Host: "there"}, compiled.Steps[0].Place)
+	require.True(t, compiled.Steps[0].Gate.Risky)
+	for _, on := range []string{"", ", on: here"} {
+		_, err = compile(on)
+		require.ErrorContains(t, err, `there is no such action, found "terraform.apply"`)
 	}
 }
 
