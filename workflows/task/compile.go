@@ -75,12 +75,12 @@ type compiler struct {
 	// elsewhere are those that only steps on other hosts can use.
 	elsewhere map[string]*action
 	byID      map[string]int
-	touches  []touch
-	refs     [][]int        // the steps whose outputs each step refers to
-	before   [][]string     // of steps that are added to a session: the earlier ones whose outputs each refers to
-	sizes    map[string]int // of the vars as JSON
-	hosts    []string       // where each step runs; empty: anywhere
-	filled   int            // bytes of vars that were put into steps
+	touches   []touch
+	refs      [][]int        // the steps whose outputs each step refers to
+	before    [][]string     // of steps that are added to a session: the earlier ones whose outputs each refers to
+	sizes     map[string]int // of the vars as JSON
+	hosts     []string       // where each step runs; empty: anywhere
+	filled    int            // bytes of vars that were put into steps
 }
 
 // readSchemas reads the schemas of the actions that the task uses.
