@@ -347,7 +347,8 @@ func (s *site) look(ctx context.Context, r *run) (is map[string]string, err erro
 	}
 	if s.ledger != "" {
 		dump, failed := dumpSQLite(ctx, s.ledger)
-		add("ledger", dump, failed)
+		content, _ := splitMarks(dump)
+		add("ledger", content, failed)
 	}
 	return is, err
 }

@@ -136,25 +136,14 @@ func (p *inSQLite) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict,
 	if err != nil {
 		return v, err
 	}
-	// The world marks in the database which steps have committed there.
-	const mark = "_unwind_steps"
-	var lines []string
-	marks := 0
-	for line := range strings.SplitSeq(now, "\n") {
-		switch {
-		case !strings.Contains(line, mark):
-			lines = append(lines, line)
-		case strings.HasPrefix(line, "INSERT"):
-			marks++
-		}
-	}
-	v.compareDumps(p.id, p.before, p.after, strings.Join(lines, "\n"), e)
+	content, marks := splitMarks(now)
+	v.compareDumps(p.id, p.before, p.after, content, e)
 	switch {
 	case e.committed() && marks != 1:
 		v.Lost = append(v.Lost,
 			fmt.Sprintf("%s: %d steps have left their mark in the database, and 1 has committed", p.id, marks))
-	case !e.committed() && strings.Contains(now, mark):
-		v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: table %s is left over in the database", p.id, mark))
+	case !e.committed() && strings.Contains(now, markTable):
+		v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: table %s is left over in the database", p.id, markTable))
 	}
 	for _, token := range e.tokens(p.id) {
 		if e.committed() && token == e.token(p.id) {
@@ -171,6 +160,23 @@ func (p *inSQLite) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict,
 		}
 	}
 	return v, nil
+}
+
+// markTable is where the world marks in a database which steps have committed there.
+const markTable = "_unwind_steps"
+
+// splitMarks returns a dump without the world's marks, and how many those are.
+func splitMarks(dump string) (content string, marks int) {
+	var lines []string
+	for line := range strings.SplitSeq(dump, "\n") {
+		switch {
+		case !strings.Contains(line, markTable):
+			lines = append(lines, line)
+		case strings.HasPrefix(line, "INSERT"):
+			marks++
+		}
+	}
+	return strings.Join(lines, "\n"), marks
 }
 
 // compareDumps compares a database with how the task ended: it is as the statements leave it when
