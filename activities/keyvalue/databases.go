@@ -2,6 +2,7 @@ package keyvalue
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -55,16 +56,14 @@ func JoinJournals[D any](ctx context.Context, databases map[string]D,
 // LocateJournal returns the database that an entry names, and the id of its journal in the entry's
 // place.
 func LocateJournal[D any](config string, e activities.Entry, databases map[string]D) (name, id string, err error) {
-	p, err := activities.DecodeParams[struct {
+	var p struct {
 		Database string `json:"database"`
-	}](e.Params)
-	if err != nil {
-		return "", "", err
 	}
-	for each := range strings.SplitSeq(e.Place.Journal, ",") {
-		if name, id, _ := strings.Cut(each, "="); name == p.Database && id != "" {
-			return name, id, nil
-		}
+	if err := json.Unmarshal(e.Params, &p); err != nil {
+		return "", "", activities.Errorf(activities.Refused, "parameters: %v", err)
+	}
+	if id := RecordedJournal(e, p.Database); id != "" {
+		return p.Database, id, nil
 	}
 	if _, known := databases[p.Database]; !known {
 		return "", "", Unknown(config, p.Database, databases)
@@ -72,6 +71,17 @@ func LocateJournal[D any](config string, e activities.Entry, databases map[strin
 	return "", "", activities.Errorf(activities.WrongPlace,
 		"the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to "+
 			"another worker", p.Database)
+}
+
+// RecordedJournal is the journal that an entry names for a database, or under another name; empty if
+// it names none.
+func RecordedJournal(e activities.Entry, of string) string {
+	for each := range strings.SplitSeq(e.Place.Journal, ",") {
+		if name, id, _ := strings.Cut(each, "="); name == of {
+			return id
+		}
+	}
+	return ""
 }
 
 // ForEach calls do for every database. One that does not answer is a problem, and the others are

@@ -94,7 +94,7 @@ func New(c Config) (activities.World, error) {
 	var err error
 	w.journal, err = journal.Open(filepath.Join(c.State, "journal"))
 	whole.Journal = w.journal
-	made.Records = bothRecords{made.Records, whole.Records(), w.journal}
+	made.Records = recordkeeping.Both{InDatabases: made.Records, InFolder: whole.Records(), Folder: w.journal}
 	return made, err
 }
 

@@ -33,10 +33,12 @@ type connection struct {
 	client *client.Client
 	ctx    context.Context //nolint:containedctx // a connection serves one call, and ends with it
 	name   string
-	number int    // of the logical database
-	id     string // of the journal that a call expects
-	info   map[string]string
-	end    func()
+	number int // of the logical database
+	// address is a digest of that of the server, and of the number.
+	address activities.Digest
+	id      string // of the journal that a call expects
+	info    map[string]string
+	end     func()
 }
 
 // connect opens a connection, and refuses a server that cannot be used. Its errors name no part of
@@ -67,7 +69,8 @@ func (w *world) connect(ctx context.Context, name string) (*connection, error) {
 	o.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 		return line.keep(dial(ctx, network, address))
 	}
-	c := &connection{Database: d, client: client.NewClient(o), ctx: ctx, name: name, number: o.DB}
+	c := &connection{Database: d, client: client.NewClient(o), ctx: ctx, name: name, number: o.DB,
+		address: activities.DigestOf([]byte(o.Network), []byte(o.Addr), []byte(strconv.Itoa(o.DB)))}
 	stop := context.AfterFunc(ctx, line.cut)
 	c.end = func() {
 		stop()
@@ -177,6 +180,10 @@ func (c *connection) explain(err error) error {
 		return fmt.Errorf("database %s: the server's memory is full (maxmemory), and nothing was changed; it is tried again",
 			c.name)
 	}
+	if strings.Contains(said.Error(), "The user executing the script can't") {
+		return refused("database %s: the worker's user lacks a permission, also to keys that no step names; docs/redis.md "+
+			"lists those that it needs for checkpoints (%s)", c.name, said.Error())
+	}
 	if strings.Contains(said.Error(), "DB index is out of range") {
 		return refused("database %s: the server has no logical database %d; correct the secret that holds the address",
 			c.name, c.number)
@@ -202,10 +209,28 @@ func (c *connection) persistence() []string {
 				"the server saves snapshots only (RDB): a crash loses what it did since the last one, with the undo records")
 		}
 	}
-	if policy := c.info["maxmemory_policy"]; c.info["maxmemory"] != "0" && strings.HasPrefix(policy, "allkeys-") {
+	if policy := c.evicting(); strings.HasPrefix(policy, "allkeys-") {
 		all = append(all,
 			"the server evicts any key when its memory is full (maxmemory-policy "+policy+
 				"): it can lose undo records, which is then reported")
 	}
 	return all
+}
+
+// evicting is the policy by which the server evicts keys; empty if it does not.
+func (c *connection) evicting() string {
+	if policy := c.info["maxmemory_policy"]; c.info["maxmemory"] != "0" && policy != "noeviction" {
+		return policy
+	}
+	return ""
+}
+
+// eviction says what a server that evicts keys means for a whole database.
+func (c *connection) eviction() []string {
+	policy := c.evicting()
+	if policy == "" {
+		return nil
+	}
+	return []string{"the server evicts keys when its memory is full (maxmemory-policy " + policy +
+		"): what it has evicted before is in no checkpoint, and it may evict keys that were put back"}
 }

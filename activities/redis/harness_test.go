@@ -24,6 +24,7 @@ type database struct {
 	url    string
 	world  activities.World
 	place  string
+	state  string // the worker's folder
 	steps  int
 }
 
@@ -40,7 +41,7 @@ func on(t testing.TB, server *redistest.Server, lines ...string) *database {
 	if server == redistest.Need(t) {
 		number = server.Database()
 	}
-	d := &database{TB: t, server: server, client: server.Client(number), url: server.URL(number)}
+	d := &database{TB: t, server: server, client: server.Client(number), url: server.URL(number), state: t.TempDir()}
 	t.Cleanup(func() { _ = d.client.Close() })
 	d.run(lines...)
 	d.limit(redis.Database{})
@@ -52,7 +53,7 @@ func (d *database) limit(limits redis.Database) {
 	d.Helper()
 	limits.URL = func() (string, error) { return d.url, nil }
 	var err error
-	d.world, err = redis.New(redis.Config{Databases: map[string]redis.Database{"main": limits}})
+	d.world, err = redis.New(redis.Config{State: d.state, Databases: map[string]redis.Database{"main": limits}})
 	require.NoError(d, err)
 	d.place, err = d.world.Journal(context.Background())
 	require.NoError(d, err)
@@ -77,16 +78,19 @@ func (d *database) exec(lines ...string) *step {
 	return d.step(map[string]any{"database": "main", "commands": all})
 }
 
-func (d *database) step(with map[string]any) *step {
+func (d *database) step(with map[string]any) *step { return d.stepOf("redis.exec", with) }
+
+// stepOf is a step of any action.
+func (d *database) stepOf(action string, with map[string]any) *step {
 	d.Helper()
 	raw, err := json.Marshal(with)
 	require.NoError(d, err)
 	d.steps++
-	s := &step{database: d, with: activities.Step{ID: "step", With: raw}, action: d.world.Actions[0]}
+	s := &step{database: d, with: activities.Step{ID: "step", With: raw}, action: actionOf(d.world, action)}
 	params, err := s.action.Spec().EntryParams(raw)
 	require.NoError(d, err)
 	s.entry = activities.Entry{
-		Version: activities.EntryVersion, Seq: 1, Step: "step", Action: "redis.exec", UndoType: "redis.exec.undo",
+		Version: activities.EntryVersion, Seq: 1, Step: "step", Action: action, UndoType: action + ".undo",
 		Params: params,
 		Token:  activities.NewToken(d.url, "step", d.steps), Place: activities.Place{Queue: "queue", Journal: d.place},
 	}

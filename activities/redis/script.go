@@ -26,6 +26,13 @@ var (
 	undoScript    = loadScript("undo", "allow-oom")
 	releaseScript = loadScript("release", "allow-oom")
 	amendScript   = loadScript("amend", "allow-oom")
+
+	captureScript  = loadScript("capture", "no-writes,allow-oom")
+	sumsScript     = loadScript("sums", "allow-oom")
+	formatScript   = loadScript("format", "allow-oom")
+	closeScript    = loadScript("close", "allow-oom")
+	exchangeScript = loadScript("exchange", "")
+	takeBackScript = loadScript("exchange", "allow-oom")
 )
 
 func loadScript(name, flags string) *client.Script {

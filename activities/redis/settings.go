@@ -1,6 +1,10 @@
 package redis
 
-import "github.com/seed-62bf7108/unwind/activities"
+import (
+	"path/filepath"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
 
 // Kind opens the world from a worker's config.
 var Kind = activities.Kind{Sample: &Settings{Databases: map[string]DatabaseSettings{"database": {URL: "URL"}}}}
@@ -46,7 +50,7 @@ func (s *Settings) config(o activities.Opening) Config {
 			Allow: d.Allow, Deny: d.Deny, Sensitive: d.Sensitive,
 		}
 	}
-	return Config{Databases: databases, LookOnly: o.LookOnly}
+	return Config{Databases: databases, State: filepath.Join(o.State, "redis"), LookOnly: o.LookOnly}
 }
 
 // Open implements activities.Settings.

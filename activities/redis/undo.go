@@ -193,15 +193,25 @@ func (s snapshot) outcomeOf(forced bool) activities.Undone {
 			expired++
 		}
 	}
-	observed := activities.CountOf(len(s.keys)-expired, "key") + " as before"
+	return restoredKeys(len(s.keys)-expired, expired, forced)
+}
+
+// restoredKeys is the outcome of an undo that has put keys back, but for those that have expired.
+func restoredKeys(back, expired int, forced bool) activities.Undone {
+	observed := activities.CountOf(back, "key") + " as before"
 	if forced {
 		observed += ", over what someone else had changed"
 	}
-	if expired > 0 {
-		observed += "; " + activities.CountOf(expired, "key") +
-			" not brought back, because the time to expire has passed since"
-	}
+	observed = strings.Join(append([]string{observed}, describeExpired(expired)...), "; ")
 	return activities.Undone{Outcome: activities.Restored, Observed: observed}
+}
+
+// describeExpired says that some keys do not come back; nothing if all do.
+func describeExpired(n int) []string {
+	if n == 0 {
+		return nil
+	}
+	return []string{activities.CountOf(n, "key") + " not brought back, because the time to expire has passed since"}
 }
 
 // findDrift compares every key with what the step left; nil if nothing differs. Drift that cannot
@@ -243,7 +253,7 @@ func (c *connection) findDrift(s snapshot) (found *activities.Drift, overwritabl
 }
 
 func (c *connection) orEvicted() string {
-	if policy := c.info["maxmemory_policy"]; c.info["maxmemory"] != "0" && policy != "noeviction" {
+	if policy := c.evicting(); policy != "" {
 		return ", or the server evicted it (maxmemory-policy " + policy + ")"
 	}
 	return ""

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
 	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
@@ -19,6 +22,9 @@ const configKey = "redis.databases"
 type Config struct {
 	// Databases are the databases that steps may use, by the name that they use.
 	Databases map[string]Database
+	// State is the folder of the worker in which checkpoints of whole databases are kept. Without it
+	// there is no redis.checkpoint.
+	State string
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool
 }
@@ -55,7 +61,11 @@ func (c Config) Validate() error {
 }
 
 // world is what the actions share.
-type world struct{ Config }
+type world struct {
+	Config
+
+	folder *journal.Journal // of what is done to whole databases; the other records are in the databases
+}
 
 // New makes the world "redis". It connects to nothing.
 func New(c Config) (activities.World, error) {
@@ -63,19 +73,39 @@ func New(c Config) (activities.World, error) {
 		return activities.World{}, err
 	}
 	silenceClient()
-	w := &world{c}
+	w := &world{Config: c}
 	made := activities.World{Name: "redis", Journal: w.journalID, Actions: []activities.Action{&execAction{w}}}
+	if c.State != "" || c.LookOnly {
+		made.Actions = append(made.Actions, &keepAction{w}, &restoreAction{w}, &verifyAction{w}, &compareAction{w})
+	}
 	if c.LookOnly {
 		made.Journal = func(context.Context) (string, error) { return "", nil }
-	} else {
-		made.Records = recordkeeping.Records{Journals: journals{w}}
+		return made, nil
 	}
+	made.Records = recordkeeping.Records{Journals: journals{w}}
+	if c.State == "" {
+		return made, nil
+	}
+	if err := os.MkdirAll(filepath.Join(c.State, checkpoints), 0o700); err != nil {
+		return made, err
+	}
+	var err error
+	if w.folder, err = journal.Open(filepath.Join(c.State, "journal")); err != nil {
+		return made, err
+	}
+	made.Records = recordkeeping.Both{InDatabases: made.Records, Folder: w.folder,
+		InFolder: journal.Records{Journal: w.folder, Bytes: w.keptBytes}}
 	return made, nil
 }
 
-// journalID names the journals of all databases that answer.
+// journalID names the journals of all databases that answer, and that in the worker's folder.
 func (w *world) journalID(ctx context.Context) (string, error) {
-	return keyvalue.JoinJournals(ctx, w.Databases, w.ensureJournal)
+	ids, err := keyvalue.JoinJournals(ctx, w.Databases, w.ensureJournal)
+	if err != nil || w.folder == nil {
+		return ids, err
+	}
+	mark, err := w.folder.Mark()
+	return ids + "," + folderName + "=" + mark, err
 }
 
 // open connects for an entry.

@@ -67,6 +67,10 @@ var sitePoints = []string{
 	"sqlite.restore:locked", "sqlite.restore:copied", "sqlite.restore:captured", "sqlite.restore:recorded",
 	"sqlite.restore:marked", "sqlite.restore:committed", "sqlite.restore:undo-begun", "sqlite.restore:undo-fenced",
 	"sqlite.restore:undo-locked", "sqlite.restore:undo-committed", "sqlite.restore:undone",
+	"redis.checkpoint:recorded", "redis.checkpoint:staged", "redis.checkpoint:kept", "redis.checkpoint:applied",
+	"redis.restore:recorded", "redis.restore:captured", "redis.restore:exchanged", "redis.restore:applied",
+	"redis.restore:undo-begun", "redis.restore:fenced", "redis.restore:compared", "redis.restore:restored",
+	"redis.restore:undone",
 }
 
 func siteID(seed uint64, n int) string { return fmt.Sprintf("site-%d-%d", seed, n) }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +26,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis"
+	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/activities/sqlite"
 	"github.com/seed-62bf7108/unwind/activities/unit"
 	"github.com/seed-62bf7108/unwind/starter/apps"
@@ -392,6 +396,94 @@ func TestAnSQLiteDatabaseGoesBackWithTheRest(t *testing.T) {
 	require.Equal(t, before, content())
 }
 
+// TestARedisDatabaseGoesBackWithTheRest also where it was flushed, and where what a failed rollback
+// leaves was changed since.
+func TestARedisDatabaseGoesBackWithTheRest(t *testing.T) {
+	server := redistest.Need(t)
+	number := server.Database()
+	c := server.Client(number)
+	t.Cleanup(func() { _ = c.Close() })
+	s := newSite(t)
+	s.write("redis", server.URL(number))
+	running := filepath.Join(s.root, "running")
+	s.stopWorker()
+	s.startWorker(s.worlds, func(c *host.Config) {
+		c.Secrets = map[string]string{"CACHE_URL": "file:" + filepath.Join(s.root, "redis")}
+		*c = c.With(&redis.Settings{Databases: map[string]redis.DatabaseSettings{"cache": {URL: "CACHE_URL"}}}).With(
+			&unit.Settings{Units: map[string]unit.Unit{"app": {
+				Start:   []string{"sh", "-c", "touch " + running + "; redis-cli -s " + server.Socket() + " -n " + strconv.Itoa(number) + " INCR starts"},
+				Running: []string{"test", "-e", running}, Stop: []string{"rm", running},
+				Health: unit.Health{Command: []string{"sh", "-c", "! test -e " + filepath.Join(s.root, "veto") + " -a -e " + filepath.Join(s.root, "uploads", "one")}},
+			}}})
+	})
+	file, err := os.ReadFile(filepath.Join(s.root, "environment.yaml"))
+	require.NoError(t, err)
+	s.write("environment.yaml", strings.Replace(string(file), "uploads:", "carts: {redis: other}\n  uploads:", 1))
+	refused := s.do("env", "apply", filepath.Join(s.root, "environment.yaml"))
+	require.Equal(t, statusUsage, refused.status)
+	require.Contains(t, refused.err, `"other" is not one of this worker's redis.databases: cache`)
+	s.write("environment.yaml", strings.Replace(string(file), "uploads:", "carts: {redis: cache}\n  uploads:", 1))
+	redistest.Run(t, c, "HSET cart:1 apples 2", "RPUSH queue a b", "XADD log 1-1 a b", "SET session x EX 100000")
+	content := func() string {
+		t.Helper()
+		dump, err := redistest.Dump(t.Context(), c)
+		require.NoError(t, err)
+		return regexp.MustCompile(`"starts".*\n`).ReplaceAllString(dump, "") // by the unit
+	}
+	s.apply()
+	before := content()
+	first := s.checkpoint()
+	require.Equal(t, "redis", first.Parts[0].Kind)
+	require.Positive(t, first.Parts[0].Bytes)
+	redistest.Run(t, c, "DEL cart:1", "SET queue text", "PERSIST session", "SADD made 1")
+	s.sh("echo other >uploads/one")
+	broken := content()
+	back := s.rollBack(first.ID)
+	require.Equal(t, before, content())
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+	require.Equal(t, environment.RestoreDatabases, back.Stages[4].Stage)
+	require.Equal(t, []string{"carts"}, back.Stages[4].Parts)
+	diff := s.ok("env", "diff", s.name, first.ID, back.Safety.ID)
+	require.Contains(t, diff, "redis cache: ")
+	require.Contains(t, diff, `+ "made" (set)`)
+	s.rollBack(back.Safety.ID)
+	require.Equal(t, broken, content())
+
+	// A failing health check takes the database back as well, with what the unit has written meanwhile.
+	s.sh("rm uploads/one; touch veto uploads/two")
+	starts := c.Get(t.Context(), "starts").Val()
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.err, "is not healthy")
+	require.Equal(t, broken, content())
+	require.Equal(t, starts, minusOne(t, c.Get(t.Context(), "starts").Val()), "it was started once since it was put back")
+	s.sh("rm veto")
+
+	kept := filepath.Join(s.worker.Config.State, "redis", "checkpoints", first.Parts[0].Snapshot)
+	raw, err := os.ReadFile(kept)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(kept, append(slices.Clone(raw), 0), 0o600))
+	r = s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "stop             unit.stop          never ran")
+	require.Equal(t, broken, content())
+	require.NoError(t, os.WriteFile(kept, raw, 0o600))
+	require.NoError(t, c.FlushDB(t.Context()).Err())
+	s.rollBack(first.ID)
+	require.Equal(t, before, content())
+	for _, c := range s.view().Checkpoints {
+		s.ok("env", "delete", s.name, c.ID)
+	}
+	require.NoFileExists(t, kept)
+}
+
+func minusOne(t *testing.T, number string) string {
+	t.Helper()
+	n, err := strconv.Atoi(number)
+	require.NoError(t, err)
+	return strconv.Itoa(n - 1)
+}
+
 // TestContainersAndVolumesGoBack has a container that is the unit, and an upgrade in it
 // that fails.
 func TestContainersAndVolumesGoBack(t *testing.T) {
@@ -580,7 +672,7 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 		"name: A\nparts: {}":               `name: "A" must begin with a small letter`,
 		"name: a\nprats: {}":               "field prats not found; known fields: name, owner, on, unit",
 		"name: a\nparts: {x: {folder: x}}": `parts.x.folder: "x" must be an absolute path`,
-		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres, sqlite",
+		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres, redis, sqlite",
 		"name: a\nparts: {x: {sqlite: app.db}}":                              `parts.x.sqlite: "app.db" must be an absolute path`,
 		"name: a\nparts: {x: {folder: /x, ignored: true}}":                   "parts.x.ignored: it says what becomes of files that git ignores",
 		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",

@@ -42,6 +42,7 @@ type Part struct {
 	Volume    string `yaml:"volume,omitempty" json:"volume,omitempty" jsonschema:"A Docker volume, by its name, with all that is in it."`
 	Container string `yaml:"container,omitempty" json:"container,omitempty" jsonschema:"A Docker container, by its name: what has changed in the files of its image. The unit stops it."`
 	Postgres  string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
+	Redis     string `yaml:"redis,omitempty" json:"redis,omitempty" jsonschema:"A Redis database, by its name in the worker's config: all keys of one logical database."`
 	SQLite    string `yaml:"sqlite,omitempty" json:"sqlite,omitempty" jsonschema:"An SQLite database, by the absolute path of its file."`
 	// On goes with each kind.
 	On string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the part. Left out: that of the environment."`
@@ -93,6 +94,9 @@ var kinds = []kind{
 	{name: "postgres", param: "database", of: func(p Part) string { return p.Postgres },
 		capture: "postgres.checkpoint", restore: "postgres.restore", verify: "postgres.verify", compare: "postgres.compare",
 		stage: RestoreDatabases, with: map[string]any{"as": "copy", "read_later": true}, gate: "none", readsLater: true},
+	{name: "redis", param: "database", of: func(p Part) string { return p.Redis },
+		capture: "redis.checkpoint", restore: "redis.restore", verify: "redis.verify", compare: "redis.compare",
+		stage: RestoreDatabases, gate: "none"},
 	{name: "sqlite", param: "database", isPath: true, of: func(p Part) string { return p.SQLite },
 		capture: "sqlite.checkpoint", restore: "sqlite.restore", verify: "sqlite.verify", compare: "sqlite.compare",
 		stage: RestoreDatabases, gate: "none"},
@@ -216,7 +220,8 @@ func (d Document) Check() error {
 			bad(field+".on", "the unit is on the host of the environment, and cannot stop a container on %s", p.On)
 		}
 		k, resource := p.kindOf()
-		what := d.hostOf(p, "") + " " + k.param + ":" + resource
+		// A folder may be a repository as well.
+		what := strings.Join([]string{d.hostOf(p, ""), k.capture, k.param, resource}, " ")
 		if other, twice := resources[what]; twice {
 			bad(field, "%s is already the part %s", resource, other)
 		}

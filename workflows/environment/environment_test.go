@@ -160,6 +160,23 @@ func TestAnSQLiteDatabaseIsVerifiedAndPutBackUnasked(t *testing.T) {
 	}
 }
 
+// TestARedisDatabaseIsVerifiedAndPutBackUnasked and is not read ahead.
+func TestARedisDatabaseIsVerifiedAndPutBackUnasked(t *testing.T) {
+	d := parse(t, "name: shop\nunit: app\nparts: {carts: {redis: shop}, orders: {postgres: shop}}")
+	require.Contains(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")),
+		`keep-carts [stop] redis.checkpoint {"database":"shop"}`)
+	raw := d.RollbackTask("web-1", Checkpoint{ID: "cp-1", Parts: []KeptPart{
+		{Name: "carts", Kind: "redis", Resource: "shop", Snapshot: "cp-a"},
+	}}, "ann")
+	lines := written(t, raw)
+	require.Equal(t, `verify-carts [] redis.verify {"checkpoint":"cp-a","database":"shop"}`, lines[0])
+	require.Contains(t, lines, `restore-carts [keep-carts keep-orders] redis.restore {"checkpoint":"cp-a","database":"shop"}`)
+	require.Contains(t, string(raw), `"gate":"none"`)
+	require.True(t, IsDatabase("redis"))
+	_, err := Parse("environment.yaml", []byte("name: shop\nparts: {a: {redis: shop}, b: {redis: shop}}"))
+	require.ErrorContains(t, err, "parts.b: shop is already the part a")
+}
+
 func TestACheckpointWithoutAPartIsNone(t *testing.T) {
 	d := parse(t, shop)
 	_, err := d.Find("cp-1", "shop-1", Manual, []Done{{Entry: activities.Entry{Step: "keep-code"}}})

@@ -162,6 +162,22 @@ end
 -- same reports whether a key is as it was seen before.
 local function same(s, sum, expires) return s.sum == sum and (sum == '' or s.expires == expires) end
 
+-- all_keys returns the names of all keys of the database, but for ours.
+local function all_keys()
+  local names, there, cursor = {}, {}, '0'
+  repeat
+    local page = redis.call('SCAN', cursor, 'COUNT', 1000)
+    cursor = page[1]
+    for _, key in ipairs(page[2]) do
+      if not there[key] and key:sub(1, 7) ~= 'unwind:' then
+        there[key] = true
+        names[#names + 1] = key
+      end
+    end
+  until cursor == '0'
+  return names
+end
+
 -- keep adds what brings a key back.
 local function keep(s)
   s.dump = s.kind ~= 'none' and redis.call('DUMP', s.key)
