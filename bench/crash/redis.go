@@ -12,6 +12,7 @@ import (
 
 	redis "github.com/redis/go-redis/v9"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	world "github.com/seed-62bf7108/unwind/activities/redis"
 	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 )
@@ -84,7 +85,7 @@ type redisServer struct {
 
 func (r *run) setRedis(ctx context.Context) (err error) {
 	p := &redisServer{after: map[bool]string{}}
-	if p.Server, err = redistest.Start("--appendonly", "yes", "--appendfsync", "always"); err != nil {
+	if p.Server, err = redistest.Start("--appendonly", "yes", "--appendfsync", "always", "--databases", "512"); err != nil {
 		return err
 	}
 	r.closers = append(r.closers, func() error { p.Stop(); return nil })
@@ -110,20 +111,37 @@ func (r *run) setRedis(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	url := filepath.Join(r.dir, "redis-url")
-	if err := os.WriteFile(url, []byte("unix://"+socket), 0o600); err != nil {
-		return err
+	numbers := map[string]int{appDatabase: 0}
+	for n := range r.Side {
+		numbers[siteDatabase(n)] = siteKeys(n)
+	}
+	databases := map[string]world.DatabaseSettings{}
+	for name, number := range numbers {
+		url, secret := filepath.Join(r.dir, "redis-url-"+name), "CACHE_URL_"+strings.ToUpper(name)
+		if err := os.WriteFile(url, fmt.Appendf(nil, "unix://%s?db=%d", socket, number), 0o600); err != nil {
+			return err
+		}
+		databases[name] = world.DatabaseSettings{URL: activities.OwnSecret(secret)}
+		for _, m := range r.fleet.members {
+			m.setSecret(secret, url)
+		}
 	}
 	for _, m := range r.fleet.members {
-		m.setSecret("CACHE_URL", url)
-		m.Config = m.With(&world.Settings{Databases: map[string]world.DatabaseSettings{appDatabase: {URL: "CACHE_URL"}}})
+		m.Config = m.With(&world.Settings{Databases: databases})
 	}
 	return nil
 }
 
+// siteKeys is the number of the logical database of a site, above those that a rehearsal looks for.
+func siteKeys(n int) int { return 16 + n }
+
 // asked asks the server, for as long as it may be starting.
 func (p *redisServer) asked(ctx context.Context, ask func(*redis.Client) error) error {
-	c := p.Client(0)
+	return p.askedIn(ctx, 0, ask)
+}
+
+func (p *redisServer) askedIn(ctx context.Context, number int, ask func(*redis.Client) error) error {
+	c := p.Client(number)
 	defer c.Close()
 	return insist(ctx, func() error { return ask(c) })
 }
@@ -178,7 +196,8 @@ func (p *redisServer) lingering(ctx context.Context) (left []string, err error) 
 			}
 			keyspace, err := c.Info(ctx, "keyspace").Result()
 			for line := range strings.Lines(keyspace) {
-				if strings.HasPrefix(line, "db") && !strings.HasPrefix(line, "db0:") {
+				var number int
+				if n, _ := fmt.Sscanf(line, "db%d:", &number); n == 1 && number > 0 && number < siteKeys(0) {
 					left = append(left, "copies of keys are left over in Redis: "+strings.TrimSpace(line))
 				}
 			}

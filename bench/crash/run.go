@@ -188,7 +188,7 @@ type run struct {
 	image     string
 	prior     *prior
 	// siteDatabases are those that no environment uses now.
-	siteDatabases []string
+	siteDatabases []int
 	closers       []func() error
 
 	kills atomic.Int64

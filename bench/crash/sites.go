@@ -20,11 +20,13 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 	"github.com/jackc/pgx/v5"
+	redis "github.com/redis/go-redis/v9"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
+	"github.com/seed-62bf7108/unwind/activities/redis/redistest"
 	"github.com/seed-62bf7108/unwind/activities/unit"
 	"github.com/seed-62bf7108/unwind/examples/found"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
@@ -42,7 +44,9 @@ type site struct {
 	dir      string
 	box      string // its container, with a volume of the same name; empty: none
 	volume   string // where that is
-	database string // empty: none
+	slot     int    // of the databases that no other site uses now; none: -1
+	database string // of PostgreSQL; empty: none
+	keys     int    // the number of its Redis database; none: 0
 	ledger   string // the file of its SQLite database; empty: none
 }
 
@@ -119,6 +123,10 @@ func drawSite(seed uint64, i, hosts int, worlds []string) plan {
 		chance(6, fault{Kind: stallDatabase, World: "postgres"})
 		chance(6, fault{Kind: dropDatabase, World: "postgres"})
 	}
+	if slices.Contains(worlds, "redis") {
+		chance(4, fault{Kind: killDatabase, World: "redis"})
+		chance(6, fault{Kind: dropDatabase, World: "redis"})
+	}
 	return p
 }
 
@@ -141,7 +149,7 @@ func (r *run) setSites(ctx context.Context) error {
 			return err
 		}
 		for n := range r.Side {
-			name := fmt.Sprintf("site_%d", n)
+			name := siteDatabase(n)
 			at := strings.Replace(string(dsn), "dbname="+appDatabase, "dbname="+name, 1)
 			if err := os.WriteFile(filepath.Join(r.dir, name), []byte(at), 0o600); err != nil {
 				return err
@@ -150,8 +158,10 @@ func (r *run) setSites(ctx context.Context) error {
 			for _, m := range r.fleet.members {
 				m.setSecret(strings.ToUpper(name), filepath.Join(r.dir, name))
 			}
-			r.siteDatabases = append(r.siteDatabases, name)
 		}
+	}
+	for n := range r.Side {
+		r.siteDatabases = append(r.siteDatabases, n)
 	}
 	for _, m := range r.fleet.members {
 		settings, named, engine := &folder.Settings{Roots: []string{m.files()}}, map[string]unit.Unit{}, ""
@@ -176,22 +186,26 @@ func (r *run) setSites(ctx context.Context) error {
 	return nil
 }
 
-// takeDatabase takes a database that no other site uses now.
-func (r *run) takeDatabase() string {
+// siteDatabase is the name of a database for sites, in the config and in PostgreSQL.
+func siteDatabase(n int) string { return fmt.Sprintf("site_%d", n) }
+
+// takeDatabase takes the databases, one of each server, that no other site uses now; -1 if there are
+// none.
+func (r *run) takeDatabase() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.siteDatabases) == 0 {
-		return ""
+		return -1
 	}
-	name := r.siteDatabases[0]
+	n := r.siteDatabases[0]
 	r.siteDatabases = r.siteDatabases[1:]
-	return name
+	return n
 }
 
-func (r *run) giveDatabase(name string) {
+func (r *run) giveDatabase(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.siteDatabases = append(r.siteDatabases, name)
+	r.siteDatabases = append(r.siteDatabases, n)
 }
 
 // setUp makes the parts, and the document.
@@ -229,7 +243,12 @@ func (s *site) setUp(ctx context.Context, r *run, id string) (d environment.Docu
 	} else if err := os.WriteFile(filepath.Join(m.units(), d.Unit), []byte("runs\n"), 0o600); err != nil {
 		return d, err
 	}
-	if s.database = r.takeDatabase(); s.database != "" {
+	if s.slot = r.takeDatabase(); s.slot >= 0 && slices.Contains(r.Worlds, "redis") {
+		s.keys = siteKeys(s.slot)
+		d.Parts["keys"] = environment.Part{Redis: siteDatabase(s.slot)}
+	}
+	if s.slot >= 0 && slices.Contains(r.Worlds, "postgres") {
+		s.database = siteDatabase(s.slot)
 		if err := r.postgres.run(ctx, r.postgres.Admin("postgres"),
 			"CREATE DATABASE "+s.database+" OWNER "+postgrestest.Role); err != nil {
 			return d, err
@@ -295,10 +314,32 @@ func (s *site) change(ctx context.Context, r *run, n int) error {
 		}
 	}
 	if s.database != "" {
-		return r.postgres.run(ctx, r.postgres.DSN(s.database), rows)
+		if err := r.postgres.run(ctx, r.postgres.DSN(s.database), rows); err != nil {
+			return err
+		}
+	}
+	if s.keys > 0 {
+		return r.redis.askedIn(ctx, s.keys, func(c *redis.Client) error {
+			_, err := c.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+				for _, each := range underPrefix(fmt.Sprint(n), fmt.Sprintf(siteChange, n-1)) {
+					tx.Do(ctx, each...)
+				}
+				return nil
+			})
+			return err
+		})
 	}
 	return nil
 }
+
+// siteChange is what a change does to the keys of a site, however often it runs: $P stands for its
+// number, and %[1]d for that of the one before.
+const siteChange = `SET same $P
+SADD all $P
+HSET $P:hash a 1 b $P
+SET $P:brief x PXAT 4102444800000
+ZADD rank $P m$P
+DEL %[1]d:hash %[1]d:brief`
 
 func tarOf(text []byte, names ...string) *bytes.Buffer {
 	var b bytes.Buffer
@@ -354,6 +395,14 @@ func (s *site) look(ctx context.Context, r *run) (is map[string]string, err erro
 		content, _ := splitMarks(dump)
 		add("ledger", content, failed)
 	}
+	if s.keys > 0 {
+		var keys string
+		failed := r.redis.askedIn(ctx, s.keys, func(c *redis.Client) (err error) {
+			keys, err = redistest.Dump(ctx, c)
+			return err
+		})
+		add("keys", keys, failed)
+	}
 	return is, err
 }
 
@@ -366,7 +415,12 @@ func (s *site) clear(ctx context.Context, r *run) (err error) {
 	if s.database != "" {
 		err = errors.Join(err, r.postgres.run(ctx, r.postgres.Admin("postgres"),
 			"DROP DATABASE "+s.database+" WITH (FORCE)"))
-		r.giveDatabase(s.database)
+	}
+	if s.keys > 0 {
+		err = errors.Join(err, r.redis.askedIn(ctx, s.keys, func(c *redis.Client) error { return c.FlushDB(ctx).Err() }))
+	}
+	if s.slot >= 0 {
+		r.giveDatabase(s.slot)
 	}
 	return err
 }
