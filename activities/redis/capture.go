@@ -15,8 +15,8 @@ import (
 const (
 	maxWhole     = 64 << 20 // bytes, as DUMP has the keys
 	maxWholeKeys = 100_000
-	// summedAtOnce is how many bytes of values one script compares.
-	summedAtOnce = 4 << 20
+	// Of values, one script reads this many bytes, or this many values.
+	summedBytes, summedValues = 4 << 20, 5000
 )
 
 // scratchKey is the name under which scripts look at values. They delete it before they end.
@@ -86,7 +86,7 @@ func (c *connection) sum(dumps []string) (map[string]string, error) {
 		}
 		sums[dump] = ""
 		args, bytes = append(args, dump), bytes+len(dump)
-		if bytes >= summedAtOnce {
+		if bytes >= summedBytes || len(args) >= summedValues {
 			if err := ask(); err != nil {
 				return nil, err
 			}

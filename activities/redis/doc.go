@@ -1,4 +1,5 @@
-// Package redis is the world of Redis databases: redis.exec runs commands that change keys.
+// Package redis is the world of Redis databases: redis.exec runs commands that change keys;
+// redis.checkpoint and redis.restore keep a whole database and put it back.
 //
 // # How a change is undone
 //
@@ -8,6 +9,16 @@
 // whose answer was lost has its record, or has done nothing. The keys are those that the server
 // itself finds in a command (COMMAND GETKEYSANDFLAGS); a command whose keys it cannot name is
 // refused.
+//
+// # Whole databases
+//
+// redis.checkpoint has one script read all keys, and keeps them in a file of the worker: a database
+// that is flushed takes neither the checkpoint nor its record along. redis.restore writes what the
+// database holds to another file, and then has one script replace the keys that differ, if every key
+// is still as it was read; in the same atomic unit, the journal in the database gets one field, which
+// names the attempt. Forwards need it to be absent, the undo to name theirs, and each changes it. The
+// undo replaces the keys in the same way. Two dumps that differ may hold the same: the server says so
+// (sums.lua).
 //
 // # Drift
 //

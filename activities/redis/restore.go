@@ -75,6 +75,8 @@ type attempted struct {
 type applied struct {
 	Attempt string            `json:"attempt"`
 	Result  activities.Result `json:"result"`
+	// Address is that of the database, as origin has it.
+	Address activities.Digest `json:"address"`
 }
 
 // Preflight implements activities.Preflighter.
@@ -346,7 +348,7 @@ func (r *restoring) confirm(attempt string) (none activities.Result, err error) 
 		removeNamed(r.token, attemptPrefix, attemptPrefix+attempt)); err != nil {
 		return none, err
 	}
-	done = applied{Attempt: attempt, Result: doc.Result}
+	done = applied{Attempt: attempt, Result: doc.Result, Address: r.address}
 	_, err = r.token.Create(journal.Applied, &done)
 	r.reach("applied")
 	return done.Result, err

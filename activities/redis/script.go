@@ -31,6 +31,7 @@ var (
 	sumsScript     = loadScript("sums", "allow-oom")
 	formatScript   = loadScript("format", "allow-oom")
 	closeScript    = loadScript("close", "allow-oom")
+	adoptScript    = loadScript("adopt", "allow-oom")
 	exchangeScript = loadScript("exchange", "")
 	takeBackScript = loadScript("exchange", "allow-oom")
 )

@@ -87,8 +87,22 @@ func readImages(t *journal.Token, attempt string) (i images, err error) {
 	return i, err
 }
 
-func (r *takingBack) run() (u activities.Undone, err error) {
+// closeForward makes sure that no forward acts any more. Where somebody has deleted all keys since the
+// step has acted, that is drift: what an undo needs is in the worker's folder.
+func (r *takingBack) closeForward() (wholeState, error) {
 	state, err := r.close(r.entry.Token, closed)
+	if err == nil || !isOfJournal(err) {
+		return state, err
+	}
+	var done applied
+	if found, unread := r.token.Read(journal.Applied, &done); unread != nil || !found || done.Address != r.address {
+		return "", cmp.Or(unread, err)
+	}
+	return r.adopt(r.entry.Token, appliedBy(done.Attempt))
+}
+
+func (r *takingBack) run() (u activities.Undone, err error) {
+	state, err := r.closeForward()
 	if err != nil {
 		return u, err
 	}

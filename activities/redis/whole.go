@@ -8,6 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/keyvalue"
+	"github.com/seed-62bf7108/unwind/activities/recordkeeping"
 )
 
 // The actions on a whole database have their records in a folder of the worker, which the database
@@ -79,6 +80,17 @@ func (c *connection) close(token string, to wholeState) (wholeState, error) {
 	}
 	a, err := c.run(closeScript, nil, c.id, token, string(to), always)
 	return wholeState(a.text("state")), err
+}
+
+// adopt lets the present journal of the database go on with a step that has acted, and returns the
+// state of the step: somebody has deleted all keys, and the journal with them.
+func (c *connection) adopt(token string, state wholeState) (wholeState, error) {
+	a, err := c.run(adoptScript, nil, recordkeeping.NewJournalID(), token, string(state))
+	if err != nil {
+		return "", err
+	}
+	c.id = a.text("id")
+	return wholeState(a.text("state")), nil
 }
 
 // checkWhole refuses a database of which the config keeps some keys from steps.

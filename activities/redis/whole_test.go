@@ -328,8 +328,37 @@ func TestAFlushedDatabaseComesBack(t *testing.T) {
 	require.Equal(t, before, d.dump())
 	_, err = lost.action.Undo(t.Context(), lost.entry, activities.Decision{Done: true})
 	require.Equal(t, activities.WrongPlace, activities.TypeOf(err), err)
+	other := d.restore(kept)
 	s.undo(activities.Restored)
 	require.Equal(t, flushed, d.dump())
+
+	// What has flushed it since the restore has changed it, and is no reason to lose what was there.
+	other.apply()
+	d.run("FLUSHDB")
+	for range 2 {
+		u := other.undo(activities.Drifted)
+		require.Contains(t, u.Drift.Diff, "changed since the step: 8 keys")
+		require.Empty(t, d.dump())
+		d.run("FLUSHDB")
+	}
+	u := other.undo(activities.Drifted)
+	other.decide(activities.Decision{Done: true, Force: u.Drift.Digest}, activities.Restored)
+	require.Equal(t, flushed, d.dump())
+	_, err = other.action.Apply(t.Context(), other.entry, other.with, "")
+	require.Equal(t, activities.Fenced, activities.TypeOf(err), err)
+
+	// Another server at another address is not that database.
+	elsewhere := newDatabase(t, "SET theirs 1")
+	d.place, err = d.world.Journal(t.Context())
+	require.NoError(t, err)
+	again := d.restore(kept)
+	again.apply()
+	d.url = elsewhere.url
+	for _, dec := range []activities.Decision{{}, {Done: true}} {
+		_, err = again.action.Undo(t.Context(), again.entry, dec)
+		require.Equal(t, activities.WrongPlace, activities.TypeOf(err), err)
+	}
+	require.Contains(t, elsewhere.dump(), "theirs")
 }
 
 // TestRecordsStayTrueThroughARestore whichever way it leads: a step from before the checkpoint and one

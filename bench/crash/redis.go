@@ -85,7 +85,8 @@ type redisServer struct {
 
 func (r *run) setRedis(ctx context.Context) (err error) {
 	p := &redisServer{after: map[bool]string{}}
-	if p.Server, err = redistest.Start("--appendonly", "yes", "--appendfsync", "always", "--databases", "512"); err != nil {
+	p.Server, err = redistest.Start("--appendonly", "yes", "--appendfsync", "always", "--databases", "512")
+	if err != nil {
 		return err
 	}
 	r.closers = append(r.closers, func() error { p.Stop(); return nil })
