@@ -29,6 +29,7 @@ func (*compare) Spec() activities.Spec {
 		Outputs: map[string]string{
 			"changed": "how many paths differ",
 			"diff":    "the paths, a line each: + is new, - is gone, ~ is another; at most 8 KiB",
+			"digest":  "a digest of all that it was compared with",
 		},
 		UndoParams: undoParams(), Keys: keys(),
 		HostBound: true, Preflights: true, ReadOnly: true, Risk: activities.Low, Strategy: activities.NoUndo,
@@ -100,6 +101,7 @@ func (a *compare) Apply(ctx context.Context, _ activities.Entry, s activities.St
 	return activities.Result{
 		Summary: at.name + ": " + activities.CountOf(len(changed), "path") + " different between " + p.Checkpoint + " and " +
 			p.other(),
-		Outputs: map[string]any{"changed": len(changed), "diff": activities.HeadDiff(at.lines(changed, was, is), maxDiff)},
+		Outputs: map[string]any{"changed": len(changed), "diff": activities.HeadDiff(at.lines(changed, was, is), maxDiff),
+			"digest": is.Digest()},
 	}, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})
 }

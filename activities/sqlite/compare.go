@@ -33,6 +33,7 @@ func compareSpec() activities.Spec {
 		Outputs: map[string]string{
 			"changed": "how many tables, other objects and settings differ",
 			"diff":    "these, a line each: + is new, - is gone, ~ is another; at most 8 KiB",
+			"digest":  "a digest of all that it was compared with",
 		},
 		Keys:      []activities.Key{{Prefix: keyPrefix, Param: "database", Path: true}},
 		HostBound: true, ReadOnly: true, Preflights: true, Risk: activities.Low, Strategy: activities.NoUndo,
@@ -66,6 +67,7 @@ func (c *call) compare(ctx context.Context) (result activities.Result, err error
 			p.Checkpoint, p.other()),
 		Outputs: map[string]any{
 			"changed": len(lines), "diff": activities.HeadDiff(strings.Join(lines, "\n"), activities.MaxOutputs/2),
+			"digest": activities.DigestOf([]byte(is.digest())),
 		},
 	}, nil
 }

@@ -1,6 +1,7 @@
 package crash
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -68,6 +69,38 @@ func TestEnvironmentsAreInTheMatrix(t *testing.T) {
 	if o.plans != nil {
 		require.Equal(t, []int{4, 1, len(back("").Faults)}, []int{f.Committed, f.Unwound, f.Points})
 	}
+}
+
+// TestStepsOnEnvironmentsAreInTheMatrix breaks checkpoints and rollbacks that are steps of tasks, and
+// their undos.
+func TestStepsOnEnvironmentsAreInTheMatrix(t *testing.T) {
+	t.Parallel()
+	o := Options{Seed: 1, Worlds: []string{"file", "folder", "environment"}, Log: t.Output()}
+	for _, at := range []fault{
+		{Kind: killAt, At: "environment.checkpoint:asked"}, {Kind: killAt, At: "environment.rollback:asked"},
+		{Kind: freezeAt, At: "environment.rollback:recorded"}, {Kind: killAt, At: "environment.rollback:tried"},
+		{Kind: killAt, At: "environment.rollback:forward"}, {Kind: killAt, At: "environment.checkpoint:closed"},
+	} {
+		at.Nth = 1
+		p := plan{ID: fmt.Sprintf("crash-1-%d", len(o.plans)), Ends: fails, Attempts: 100, Faults: []fault{at},
+			Parts: []part{&environments{}, &files{Fails: true}}}
+		if at.Kind == freezeAt {
+			p.Attempts = 1
+		}
+		for n, each := range p.Parts {
+			each.name(n)
+		}
+		o.plans = append(o.plans, p)
+	}
+	if testrun.Deep() {
+		o.plans, o.Kills, o.Seed = nil, 100, testrun.Rand(t).Uint64()
+		t.Logf("seed %d", o.Seed)
+	}
+	f, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
+	require.NotZero(t, f.Unwound)
+	require.GreaterOrEqual(t, f.Kills, 5, "too little was killed to tell anything")
 }
 
 // TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that

@@ -144,6 +144,8 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 		return drawFolders(r, hosts)
 	case "unit":
 		return drawUnits(r, hosts)
+	case "environment":
+		return drawEnvironments(r, hosts)
 	case "container":
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
@@ -185,7 +187,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 // anyPart is a part of any world, the costly ones less often.
 func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 	for {
-		switch n := r.IntN(36); {
+		switch n := r.IntN(37); {
 		case n < 9:
 			return &files{Host: r.IntN(hosts), Deletes: r.IntN(3) == 0}
 		case n < 16:
@@ -219,6 +221,10 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 		case n < 34:
 			if slices.Contains(worlds, "unit") {
 				return drawUnits(r, hosts)
+			}
+		case n < 35:
+			if slices.Contains(worlds, "environment") {
+				return drawEnvironments(r, hosts)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {

@@ -106,6 +106,14 @@ var points = map[string]map[phase]string{
 		forward:   "recorded alone switched applied",
 		unwinding: "closed fenced undone",
 	},
+	"environment.checkpoint": {
+		forward:   "recorded asked applied",
+		unwinding: "closed deleted",
+	},
+	"environment.rollback": {
+		forward:   "recorded asked applied",
+		unwinding: "closed settled tried forward undone let-go",
+	},
 	"snapshot": {
 		forward:   "ticket kept",
 		unwinding: "taken-out put-in paths-restored",

@@ -73,7 +73,7 @@ func TestEveryPointIsInTheTable(t *testing.T) {
 		_, what, _ := strings.Cut(at.Label, ":")
 		switch { // these begin with a name that is put before them
 		case world == "file", world == "stripe", world == "sqlite", world == "postgres", world == "redis", world == "etcd",
-			world == "unit",
+			world == "unit", world == "environment",
 			strings.HasPrefix(at.Label, "terraform.front:"):
 			at.Label = world + ":" + what
 		}

@@ -101,7 +101,8 @@ var inMatrix = map[string]struct {
 	missing func() error
 	setUp   func(*run, context.Context) error
 }{
-	"file": {}, "folder": {nil, (*run).setFolders}, "unit": {nil, (*run).setUnits}, "stripe": {nil, (*run).setStripe},
+	"file": {}, "folder": {nil, (*run).setFolders}, "unit": {nil, (*run).setUnits},
+	"environment": {nil, (*run).setEnvironments}, "stripe": {nil, (*run).setStripe},
 	"container": {hasEngine, (*run).setEngine},
 	"terraform": {hasTerraform, (*run).setTerraform}, "sqlite": {hasSQLite, (*run).setSQLite},
 	"postgres": {postgrestest.Missing, (*run).setPostgres}, "redis": {redistest.Missing, (*run).setRedis},

@@ -339,13 +339,17 @@ func (p *program) operate(ctx context.Context, c *tasks.Client, name, task strin
 func (p *program) envPinCommand(name string, pinned bool) *cobra.Command {
 	what := map[bool]string{true: "Keep a checkpoint until it is unpinned",
 		false: "Let the retention decide about a checkpoint again"}[pinned]
+	long := what + "."
+	if !pinned {
+		long += " Steps whose undo needs it can then no longer be\nundone."
+	}
 	return &cobra.Command{
 		Use: name + " NAME CHECKPOINT", Short: what, Args: exactArguments("NAME", "CHECKPOINT"),
-		Long: what + ".\n\n" + exitStatuses, Example: "  starter env " + name + " shop cp-k3x9q2ab",
+		Long: long + "\n\n" + exitStatuses, Example: "  starter env " + name + " shop cp-k3x9q2ab",
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
 			var now environment.Checkpoint
 			err := c.AskEnvironment(ctx, args[0], environment.UpdatePin, &now, environment.PinRequest{ID: args[1],
-				Pinned: pinned})
+				Pinned: pinned, GiveUp: !pinned})
 			if err == nil {
 				p.printf("checkpoint %s is %sned\n", now.ID, name)
 			}

@@ -23,6 +23,7 @@ import (
 	"go.temporal.io/api/temporalproto"
 
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/postgres"
 	"github.com/seed-62bf7108/unwind/activities/postgres/postgrestest"
@@ -65,6 +66,7 @@ parts:
 
 func (s *site) worlds(c *host.Config) {
 	running := filepath.Join(s.root, "running")
+	*c = c.With(&file.Settings{Roots: []string{s.root}}).With(&host.EnvironmentSettings{Names: []string{s.name, "nothing"}})
 	*c = c.With(&folder.Settings{Roots: []string{s.root}}).With(&unit.Settings{Units: map[string]unit.Unit{"app": {
 		Start: []string{"touch", running}, Running: []string{"test", "-e", running},
 		Stop:   []string{"sh", "-ec", "cd " + s.root + "; rm -f running; while test -e hold; do sleep 0.02; done"},

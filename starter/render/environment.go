@@ -73,6 +73,9 @@ func Checkpoints(w io.Writer, list []environment.Checkpoint) {
 		if c.Pinned {
 			marks = append(marks, "pinned")
 		}
+		if len(c.NeededBy) > 0 {
+			marks = append(marks, "needed by an undo")
+		}
 		if c.Healthy != nil && !*c.Healthy {
 			marks = append(marks, "not healthy")
 		}

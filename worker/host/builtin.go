@@ -47,6 +47,7 @@ func (b builtin) register(to activities.Registrar) {
 		environment.HomeActivity: b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
 		environment.HoldActivity: b.holdParts, environment.LetGoActivity: b.letGoParts,
 		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,
+		environment.EndActivity: b.readEnd, environment.AdmitActivity: b.admit,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/internal/durable"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -39,6 +40,15 @@ func (b builtin) readDone(ctx context.Context, id string) ([]environment.Done, e
 	defer activities.Beat(ctx)()
 	done, err := b.server.Done(ctx, id, b.converter)
 	return done, recovery.Final(err)
+}
+
+// readEnd waits for the end of a task that has been started before.
+func (b builtin) readEnd(ctx context.Context, id string) (r compensations.Report, err error) {
+	defer activities.Beat(ctx)()
+	if err = b.server.Client.GetWorkflow(ctx, id, "").Get(ctx, &r); err != nil && ctx.Err() == nil {
+		err = nonRetryable(errors.New(compensations.Reason(err)))
+	}
+	return r, err
 }
 
 // checkpointsOf is the folder of an environment's checkpoints.
@@ -114,6 +124,11 @@ func (b builtin) listCheckpoints(_ context.Context, name string) ([]environment.
 	if err != nil {
 		return nil, err
 	}
+	return readCheckpoints(dir)
+}
+
+// readCheckpoints reads what a folder stores, the newest first.
+func readCheckpoints(dir string) ([]environment.Stored, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "cp-*.json"))
 	if err != nil {
 		return nil, err

@@ -62,12 +62,13 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	worlds, err := config.openWorlds()
-	if err != nil {
-		return nil, err
-	}
 	if o.DataConverter == nil {
 		o.DataConverter = converter.GetDefaultDataConverter()
+	}
+	server := recovery.Server{Client: o.Client, Namespace: o.Namespace, DataConverter: o.DataConverter}
+	worlds, err := config.openWorlds(server)
+	if err != nil {
+		return nil, err
 	}
 	registry := activities.NewRegistry(append(worlds, o.Worlds...)...)
 	if err := config.checkGates(registry.Specs()); err != nil {
@@ -89,9 +90,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		}
 	}
 	own := builtin{
-		server:    recovery.Server{Client: o.Client, Namespace: o.Namespace, DataConverter: o.DataConverter},
-		converter: o.DataConverter,
-		registry:  registry, config: config, retention: keeps,
+		server: server, converter: o.DataConverter, registry: registry, config: config, retention: keeps,
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-62bf7108/unwind/activities/actiontest"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
 	"github.com/seed-62bf7108/unwind/worker/host"
@@ -12,7 +13,7 @@ import (
 func TestMain(m *testing.M) {
 	mcptest.Attend()
 	host.Hooks()
-	code := m.Run()
+	code := actiontest.Main(m, environmentCases()...)
 	if err := containertest.RemoveImages(); err != nil {
 		panic(err)
 	}

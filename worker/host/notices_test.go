@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // A worker that starts says all that will not work on its host, with what to do about it.
@@ -35,7 +36,7 @@ checkCommands: [jq, /nowhere/probe, "*"]
 	}).WithDefaults()
 	require.NoError(t, err)
 	require.NoError(t, c.Validate())
-	worlds, err := c.openWorlds()
+	worlds, err := c.openWorlds(recovery.Server{})
 	require.NoError(t, err)
 
 	notices := (&Worker{Registry: activities.NewRegistry(worlds...), Config: c}).Notices(t.Context())

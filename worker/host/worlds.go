@@ -18,13 +18,14 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/activities/unit"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // Kinds are the kinds of worlds that a config can open. A program that has others adds them before
 // it calls [Hooks].
 var Kinds = []activities.Kind{
 	file.Kind, folder.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind,
-	mcpserver.Kind, unit.Kind,
+	mcpserver.Kind, unit.Kind, environmentKind,
 }
 
 // Hooks lets the program run a worker: some worlds start the program itself as a supervisor that
@@ -83,25 +84,30 @@ func (c Config) Opening() activities.Opening {
 	return activities.Opening{State: c.State, Secrets: workerSecrets{c}, Hidden: c.hiddenPaths()}
 }
 
-// openWorlds opens the worlds of the config.
-func (c Config) openWorlds() ([]activities.World, error) {
+// openWorlds opens the worlds of the config for a worker of a server.
+func (c Config) openWorlds(server recovery.Server) ([]activities.World, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("config: state: %w", err)
 	}
-	return openAll(c.Worlds, c.Opening())
+	return openAll(c.Worlds, c.Opening(), server)
 }
 
 // lookAtWorlds opens the worlds of the config to look only.
 func (c Config) lookAtWorlds() ([]activities.World, error) {
 	o := c.Opening()
 	o.LookOnly = true
-	return openAll(c.Worlds, o)
+	return openAll(c.Worlds, o, recovery.Server{})
 }
 
-func openAll(settings []activities.Settings, o activities.Opening) (worlds []activities.World, err error) {
+func openAll(settings []activities.Settings, o activities.Opening, server recovery.Server) (worlds []activities.World,
+	err error) {
 	var problems []error
 	for _, s := range settings {
-		w, err := s.Open(o)
+		open := s.Open
+		if e, is := s.(*EnvironmentSettings); is {
+			open = func(o activities.Opening) (activities.World, error) { return e.openOn(o, server) }
+		}
+		w, err := open(o)
 		if err != nil {
 			problems = append(problems, err)
 			continue

@@ -38,10 +38,30 @@ type Checkpoint struct {
 	// rollback to what was not healthy is not undone because it is not.
 	Healthy *bool `json:"healthy,omitempty"`
 	Pinned  bool  `json:"pinned"`
+	// NeededBy are the steps whose undo needs it. It stays until their records are released.
+	NeededBy []Step `json:"needed_by,omitempty"`
 	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
 	Bytes   int64      `json:"size_bytes"`
 	Created time.Time  `json:"created_at"`
 	Parts   []KeptPart `json:"parts"`
+}
+
+// Step is a step of a task, which has taken a checkpoint or gone back to one.
+type Step struct {
+	Token string `json:"token"`
+	Task  string `json:"task"`
+	ID    string `json:"step"`
+}
+
+// IsKept reports whether a checkpoint stays whatever the retention says.
+func (c Checkpoint) IsKept() bool { return c.Pinned || len(c.NeededBy) > 0 }
+
+// Only is the checkpoint with some of its parts; with all if none are named.
+func (c Checkpoint) Only(parts []string) Checkpoint {
+	if len(parts) > 0 {
+		c.Parts = slices.DeleteFunc(slices.Clone(c.Parts), func(p KeptPart) bool { return !slices.Contains(parts, p.Name) })
+	}
+	return c
 }
 
 // KeptPart is what a checkpoint has of a part.
@@ -67,6 +87,8 @@ type Compared struct {
 	// they can be shown.
 	Changed int64  `json:"changed"`
 	Diff    string `json:"diff,omitempty"`
+	// Digest is that of all that it was compared with.
+	Digest string `json:"digest"`
 }
 
 // Comparison is how a checkpoint and another one, or what is there now, differ.

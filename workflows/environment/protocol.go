@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -30,6 +31,12 @@ const (
 	DropActivity = "environment.drop"
 	// ListActivity lists what is stored of an environment: argument its name, result []Stored.
 	ListActivity = "environment.list"
+	// EndActivity waits for the end of a task that has been started before: argument its id, result
+	// compensations.Report.
+	EndActivity = "environment.end"
+	// AdmitActivity refuses, as activities.Fenced, what a step asks too late: argument AdmitRequest. It
+	// runs on the host of the environment, whose journal has the record of the step.
+	AdmitActivity = "environment.admit"
 )
 
 // Updates and the query. Their errors have the types below, or that of the task that failed.
@@ -46,6 +53,8 @@ const (
 	UpdatePin = "pin"
 	// UpdateDelete deletes one: argument its id, no result.
 	UpdateDelete = "delete"
+	// UpdateLetGo ends what a step needs checkpoints for: argument its token, no result.
+	UpdateLetGo = "let-go"
 	// UpdatePrune deletes what the policy no longer keeps: no argument, result Pruned.
 	UpdatePrune = "prune"
 	// UpdateApply gives it another document: argument Document, no result.
@@ -82,6 +91,17 @@ func CheckpointTaskID(name, id string) string { return WorkflowID(name) + "-" + 
 
 func RollbackTaskID(name, safety string) string { return WorkflowID(name) + "-rollback-" + safety }
 
+// TakenBy is the id of the checkpoint that a task of an environment takes, for itself or before a
+// rollback; empty if it takes none.
+func TakenBy(name, task string) string {
+	for _, prefix := range []string{RollbackTaskID(name, ""), CheckpointTaskID(name, "")} {
+		if id, is := strings.CutPrefix(task, prefix); is && strings.HasPrefix(id, "cp-") {
+			return id
+		}
+	}
+	return ""
+}
+
 // CompareTaskID is the id of the task that compares.
 func CompareTaskID(name, id string) string { return WorkflowID(name) + "-compare-" + id }
 
@@ -100,6 +120,8 @@ type CheckpointRequest struct {
 	Notes   string  `json:"notes,omitempty"`
 	Pinned  bool    `json:"pinned,omitempty"`
 	Who     string  `json:"who,omitempty"`
+	// Step is the step that asks; nil if it is none.
+	Step *Step `json:"step,omitempty"`
 }
 
 // RollbackRequest is the argument of UpdateRollback.
@@ -107,7 +129,20 @@ type RollbackRequest struct {
 	To string `json:"to"`
 	// Safety is the id of the checkpoint that is taken first.
 	Safety string `json:"safety"`
-	Who    string `json:"who,omitempty"`
+	// Parts are those that are put back; empty: all that are in the checkpoint and the environment.
+	Parts []string `json:"parts,omitempty"`
+	Who   string   `json:"who,omitempty"`
+	// Step is the step that asks; nil if it is none. The checkpoints To and Safety are kept until it
+	// lets go of them.
+	Step *Step `json:"step,omitempty"`
+	// Undoing: the step asks while it is undone.
+	Undoing bool `json:"undoing,omitempty"`
+}
+
+// AdmitRequest is the argument of AdmitActivity.
+type AdmitRequest struct {
+	Token   string `json:"token"`
+	Undoing bool   `json:"undoing,omitempty"`
 }
 
 // CompareRequest is the argument of UpdateCompare.
@@ -124,6 +159,8 @@ type CompareRequest struct {
 type PinRequest struct {
 	ID     string `json:"id"`
 	Pinned bool   `json:"pinned"`
+	// GiveUp, with an unpin: steps whose undo needs the checkpoint can no longer be undone.
+	GiveUp bool `json:"give_up,omitempty"`
 }
 
 // Holding is what a checkpoint of an environment has on a host.

@@ -29,7 +29,7 @@ func (r Retention) UsageOf(all []Checkpoint) Usage {
 }
 
 // Expired are the ids of the checkpoints that are not kept, the oldest first. all are the newest
-// first. The newest always stays.
+// first. The newest always stays, and so does what is pinned or needed.
 func (r Retention) Expired(all []Checkpoint, now time.Time) (ids []string) {
 	r = r.WithDefaults()
 	daily := map[string]string{} // the oldest of each day
@@ -40,7 +40,7 @@ func (r Retention) Expired(all []Checkpoint, now time.Time) (ids []string) {
 	}
 	var total int64
 	for _, c := range all {
-		if c.Pinned {
+		if c.IsKept() {
 			total += c.Bytes
 		}
 	}
@@ -48,7 +48,7 @@ func (r Retention) Expired(all []Checkpoint, now time.Time) (ids []string) {
 		kept := i < r.Last || daily[c.Created.UTC().Format(time.DateOnly)] == c.ID
 		fits := r.Bytes == 0 || total+c.Bytes <= r.Bytes
 		switch {
-		case c.Pinned:
+		case c.IsKept():
 		case i == 0 || kept && fits:
 			total += c.Bytes
 		default:

@@ -238,8 +238,9 @@ func (d Document) Compare(from Checkpoint, steps []Done) (all []Compared) {
 			if done.Entry.Step == comparePrefix+p.Name {
 				outputs := done.Result.Outputs
 				diff, _ := outputs["diff"].(string)
+				digest, _ := outputs["digest"].(string)
 				all = append(all, Compared{Name: p.Name, Kind: p.Kind, Resource: p.Resource,
-					Changed: wholeNumber(outputs["changed"]), Diff: diff})
+					Changed: wholeNumber(outputs["changed"]), Diff: diff, Digest: digest})
 			}
 		}
 	}

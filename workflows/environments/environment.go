@@ -64,7 +64,7 @@ func (k *keeper) serve(ctx workflow.Context) error {
 	}{
 		{environment.UpdateApply, k.apply}, {environment.UpdateCheckpoint, k.checkpoint},
 		{environment.UpdateRollback, k.rollBack}, {environment.UpdateCompare, k.compare}, {environment.UpdatePin, k.pin},
-		{environment.UpdateDelete, k.delete}, {environment.UpdatePrune, k.prune}, {environment.UpdateRemove, k.remove},
+		{environment.UpdateDelete, k.delete}, {environment.UpdateLetGo, k.letGo}, {environment.UpdatePrune, k.prune}, {environment.UpdateRemove, k.remove},
 	} {
 		if err := workflow.SetUpdateHandler(ctx, update.name, update.handler); err != nil {
 			return err
@@ -220,10 +220,11 @@ func (k *keeper) run(ctx workflow.Context, id, agent string, document []byte) (s
 		StaticSummary: k.doing.What,
 	}), protocol.AgentTaskType, rawJSON(document))
 	var report compensations.Report
-	if err := child.Get(ctx, &report); err != nil {
-		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-			return nil, protocol.RefuseRequestf(environment.Bad, "id %s is taken: an id is used once", id)
-		}
+	err = child.Get(ctx, &report)
+	if temporal.IsWorkflowExecutionAlreadyStartedError(err) { // an id is used once: it ends as it has ended
+		err = k.call(ctx, "", "read how "+id+" has ended", environment.EndActivity, id, &report)
+	}
+	if err != nil {
 		return nil, protocol.RefuseRequestf(environment.Failed, "task %s: %s; see `starter show %s`", id,
 			compensations.Reason(err), id)
 	}

@@ -39,6 +39,9 @@ func (k *keeper) checkpoint(ctx workflow.Context, r environment.CheckpointReques
 		return environment.Checkpoint{}, err
 	}
 	defer end()
+	if err := k.admit(ctx, r.Step, false); err != nil {
+		return environment.Checkpoint{}, err
+	}
 	if known, err := k.find(r.ID); err == nil {
 		return known.Checkpoint, nil
 	}
@@ -46,24 +49,25 @@ func (k *keeper) checkpoint(ctx workflow.Context, r environment.CheckpointReques
 	if err != nil {
 		return environment.Checkpoint{}, err
 	}
-	return k.keep(ctx, r.ID, id, r.Trigger, r.Notes, r.Pinned, steps)
+	return k.keep(ctx, environment.Checkpoint{ID: r.ID, Task: id, Trigger: r.Trigger, Notes: r.Notes, Pinned: r.Pinned},
+		steps)
 }
 
 // keep stores a checkpoint that a task has taken, and lets go of what is no longer kept.
-func (k *keeper) keep(ctx workflow.Context, id, task string, trigger environment.Trigger, notes string, pinned bool,
+func (k *keeper) keep(ctx workflow.Context, c environment.Checkpoint,
 	steps []environment.Done) (environment.Checkpoint, error) {
-	s, err := k.Find(id, task, trigger, steps)
+	s, err := k.Find(c.ID, c.Task, c.Trigger, steps)
 	if err != nil {
 		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
 	}
-	s.Notes, s.Pinned = notes, pinned
+	s.Notes, s.Pinned, s.NeededBy = c.Notes, c.Pinned, c.NeededBy
 	for _, host := range s.Others(k.home) {
-		if err := k.call(ctx, host, "hold what checkpoint "+id+" has there", environment.HoldActivity,
-			environment.Holding{Environment: k.Name, Checkpoint: id, Entries: s.On(host)}, nil); err != nil {
+		if err := k.call(ctx, host, "hold what checkpoint "+c.ID+" has there", environment.HoldActivity,
+			environment.Holding{Environment: k.Name, Checkpoint: c.ID, Entries: s.On(host)}, nil); err != nil {
 			return s.Checkpoint, err
 		}
 	}
-	if err := k.update(ctx, "keep checkpoint "+id, environment.KeepActivity, s); err != nil {
+	if err := k.update(ctx, "keep checkpoint "+c.ID, environment.KeepActivity, s); err != nil {
 		return s.Checkpoint, err
 	}
 	return s.Checkpoint, k.drop(ctx, k.Retention.Expired(k.view().Checkpoints, workflow.Now(ctx)))
@@ -99,12 +103,16 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 		return environment.RolledBack{}, err
 	}
 	defer end()
+	if err := k.admit(ctx, r.Step, r.Undoing); err != nil {
+		return environment.RolledBack{}, err
+	}
 	to, err := k.find(r.To)
 	if err != nil {
 		return environment.RolledBack{}, err
 	}
+	target := to.Only(r.Parts)
 	answer := environment.RolledBack{To: to.Checkpoint, Notes: k.Untouched(to.Checkpoint)}
-	if len(answer.Notes) > 0 && !slices.ContainsFunc(to.Parts, k.Has) {
+	if len(answer.Notes) > 0 && !slices.ContainsFunc(target.Parts, k.Has) {
 		return answer, protocol.RefuseRequestf(environment.Bad, "no part of environment %s is in checkpoint %s", k.Name, r.To)
 	}
 	if safety, err := k.find(r.Safety); err == nil { // the call was repeated, after it was answered
@@ -114,13 +122,20 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 		answer.Stages = k.Stages(steps)
 		return answer, err
 	}
-	steps, err := k.run(ctx, id, r.Who, k.RollbackTask(k.home, to.Checkpoint, r.Who))
+	var neededBy []environment.Step
+	if r.Step != nil && !r.Undoing {
+		neededBy = []environment.Step{*r.Step}
+		if err := k.need(ctx, to, *r.Step); err != nil { // what the rollback takes may be one too many of them
+			return answer, err
+		}
+	}
+	steps, err := k.run(ctx, id, r.Who, k.RollbackTask(k.home, target, r.Who))
 	if err != nil {
 		return answer, err
 	}
 	answer.Stages = k.Stages(steps)
-	answer.Safety, err = k.keep(ctx, r.Safety, id, environment.PreRollback,
-		"safety checkpoint before rollback to "+r.To, false, steps)
+	answer.Safety, err = k.keep(ctx, environment.Checkpoint{ID: r.Safety, Task: id, Trigger: environment.PreRollback,
+		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy}, steps)
 	return answer, err
 }
 
@@ -164,10 +179,13 @@ func (k *keeper) pin(ctx workflow.Context, r environment.PinRequest) (environmen
 	}
 	defer end()
 	s, err := k.find(r.ID)
-	if err != nil || s.Pinned == r.Pinned {
+	givesUp := r.GiveUp && !r.Pinned && len(s.NeededBy) > 0
+	if err != nil || s.Pinned == r.Pinned && !givesUp {
 		return s.Checkpoint, err
 	}
-	s.Pinned = r.Pinned
+	if s.Pinned = r.Pinned; givesUp {
+		s.NeededBy = nil
+	}
 	return s.Checkpoint, k.update(ctx, "pin or unpin "+r.ID, environment.KeepActivity, s)
 }
 
@@ -181,8 +199,8 @@ func (k *keeper) delete(ctx workflow.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if s.Pinned {
-		return protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is pinned: unpin it first", id)
+	if err := refuseKept(s.Checkpoint); err != nil {
+		return err
 	}
 	return k.drop(ctx, []string{id})
 }
@@ -230,9 +248,8 @@ func (k *keeper) remove(ctx workflow.Context) (environment.Pruned, error) {
 	defer end()
 	var ids []string
 	for _, s := range k.stored {
-		if s.Pinned {
-			return environment.Pruned{}, protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is pinned: unpin it first",
-				s.ID)
+		if err := refuseKept(s.Checkpoint); err != nil {
+			return environment.Pruned{}, err
 		}
 		ids = append(ids, s.ID)
 	}

@@ -26,6 +26,7 @@ var compareSpec = activities.Spec{
 	Outputs: map[string]string{
 		"changed": "how many objects, tables and positions of sequences differ",
 		"diff":    "these, a line each: + is new, - is gone, ~ is another",
+		"digest":  "a digest of all that it was compared with",
 	},
 	Keys: []activities.Key{{Prefix: "postgres:", Param: "database"}}, HostBound: true, Preflights: true, ReadOnly: true,
 	Risk: activities.Low, Strategy: activities.NoUndo, Undo: "it changes nothing.",
@@ -102,7 +103,7 @@ func (a *compare) Apply(ctx context.Context, e activities.Entry, s activities.St
 		Summary: fmt.Sprintf("database %s: %s different between %s and %s", p.Database,
 			activities.CountOf(len(was.differs(is)), "place"), p.Checkpoint, p.other()),
 		Outputs: map[string]any{"changed": len(was.differs(is)), "diff": activities.HeadDiff(was.diff(is),
-			activities.MaxOutputs/2)},
+			activities.MaxOutputs/2), "digest": is.exact()},
 	}, nil
 }
 
