@@ -169,10 +169,10 @@ func TestStepsOnEnvironmentsAreRefusedBeforeAnythingIsTouched(t *testing.T) {
 	s := newSite(t)
 	s.apply()
 	for steps, said := range map[string]string{
-		"{id: a, uses: environment.checkpoint, with: {environment: nothing}}":                                        `environment: there is no "nothing"`,
-		"{id: a, uses: environment.checkpoint, with: {environment: other}}":                                          `steps may not use "other" on this worker; environment.names in its config has ` + s.name,
+		"{id: a, uses: environment.checkpoint, with: {environment: nothing}}":                                       `environment: there is no "nothing"`,
+		"{id: a, uses: environment.checkpoint, with: {environment: other}}":                                         `steps may not use "other" on this worker; environment.names in its config has ` + s.name,
 		"{id: a, uses: environment.checkpoint, with: {environment: NAME, notes: " + strings.Repeat("x", 501) + "}}": "notes: they have 501 bytes, more than 500",
-		"{id: a, uses: environment.rollback, gate: none, with: {environment: NAME, to: cp-none}}":                    `has no checkpoint "cp-none"; `,
+		"{id: a, uses: environment.rollback, gate: none, with: {environment: NAME, to: cp-none}}":                   `has no checkpoint "cp-none"; `,
 	} {
 		r := s.do("run", s.task("- "+steps), "--watch")
 		require.NotEqual(t, statusOK, r.status, "%s: %s%s", steps, r.out, r.err)
