@@ -23,8 +23,8 @@ type rollbackParams struct {
 func (*rollback) Spec() activities.Spec {
 	return activities.Spec{
 		Name: "environment.rollback",
-		Summary: "Puts all parts of an environment back to a checkpoint, exactly, and keeps what was there before in a safety " +
-			"checkpoint.",
+		Summary: "Puts all parts of an environment back to a checkpoint, exactly, and keeps what was there before in a " +
+			"safety checkpoint.",
 		Params: activities.ParamsSchema[rollbackParams](),
 		Outputs: map[string]string{
 			"safety": "the id of the safety checkpoint: going back to it leads forward again",
@@ -247,6 +247,6 @@ func (a *rollback) Observe(ctx context.Context, e activities.Entry) (o activitie
 // lostSafety is why a rollback that has acted cannot be undone.
 func (r record) lostSafety() *activities.Error {
 	return activities.Errorf(activities.ActionDenied,
-		"environment %s was rolled back to %s, and its safety checkpoint %s is gone: somebody has unpinned and deleted it, or "+
-			"removed the environment; nothing was touched: decide what becomes of the step", r.Environment, r.To, r.ID)
+		"environment %s was rolled back to %s, and its safety checkpoint %s is gone: somebody has unpinned and deleted "+
+			"it, or removed the environment; nothing was touched: decide what becomes of the step", r.Environment, r.To, r.ID)
 }

@@ -122,7 +122,8 @@ func (p *environments) judgePart(_ context.Context, _ *run, e taskEnd) (v verdic
 	case e.committed() && kept == 0:
 		v.Lost = append(v.Lost, p.id+": its checkpoint is gone")
 	case e.committed() && kept > 1, !e.committed() && kept > 0:
-		v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: its steps have left %s", p.id, activities.CountOf(kept, "checkpoint")))
+		v.Orphaned = append(v.Orphaned,
+			fmt.Sprintf("%s: its steps have left %s", p.id, activities.CountOf(kept, "checkpoint")))
 	}
 	return v, nil
 }

@@ -78,8 +78,7 @@ func TestStepsOnEnvironmentsAreInTheMatrix(t *testing.T) {
 	o := Options{Seed: 1, Worlds: []string{"file", "folder", "environment"}, Log: t.Output()}
 	for _, at := range []fault{
 		{Kind: killAt, At: "environment.checkpoint:asked"}, {Kind: killAt, At: "environment.rollback:asked"},
-		{Kind: freezeAt, At: "environment.rollback:recorded"}, {Kind: killAt, At: "environment.rollback:tried"},
-		{Kind: killAt, At: "environment.rollback:forward"}, {Kind: killAt, At: "environment.checkpoint:closed"},
+		{Kind: freezeAt, At: "environment.rollback:recorded"}, {Kind: killAt, At: "environment.rollback:forward"},
 	} {
 		at.Nth = 1
 		p := plan{ID: fmt.Sprintf("crash-1-%d", len(o.plans)), Ends: fails, Attempts: 100, Faults: []fault{at},
@@ -100,7 +99,7 @@ func TestStepsOnEnvironmentsAreInTheMatrix(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
 	require.NotZero(t, f.Unwound)
-	require.GreaterOrEqual(t, f.Kills, 5, "too little was killed to tell anything")
+	require.GreaterOrEqual(t, f.Kills, 3, "too little was killed to tell anything")
 }
 
 // TestLayersAndVolumesAreInTheMatrix kills a worker that has just taken layers off, and one that

@@ -140,12 +140,8 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 	switch activities.WorldOf(t.Action) {
 	case "file":
 		return &files{Host: r.IntN(hosts), Deletes: t.Action == "file.delete"}
-	case "folder":
-		return drawFolders(r, hosts)
-	case "unit":
-		return drawUnits(r, hosts)
-	case "environment":
-		return drawEnvironments(r, hosts)
+	case "folder", "unit", "environment":
+		return drawOnHost(r, activities.WorldOf(t.Action), hosts)
 	case "container":
 		c := drawContainer(r, hosts)
 		c.Reads = c.Reads || t.Reads
@@ -214,17 +210,10 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 			if slices.Contains(worlds, "etcd") {
 				return drawEtcd(r)
 			}
-		case n < 32:
-			if slices.Contains(worlds, "folder") {
-				return drawFolders(r, hosts)
-			}
-		case n < 34:
-			if slices.Contains(worlds, "unit") {
-				return drawUnits(r, hosts)
-			}
 		case n < 35:
-			if slices.Contains(worlds, "environment") {
-				return drawEnvironments(r, hosts)
+			world := []string{"folder", "folder", "unit", "unit", "environment"}[n-30]
+			if slices.Contains(worlds, world) {
+				return drawOnHost(r, world, hosts)
 			}
 		default:
 			if slices.Contains(worlds, "terraform") {
@@ -232,6 +221,17 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 			}
 		}
 	}
+}
+
+// drawOnHost is a part of a world of folders and services.
+func drawOnHost(r *rand.Rand, world string, hosts int) part {
+	switch world {
+	case "folder":
+		return drawFolders(r, hosts)
+	case "unit":
+		return drawUnits(r, hosts)
+	}
+	return drawEnvironments(r, hosts)
 }
 
 func between(r *rand.Rand, from, to time.Duration) time.Duration {

@@ -7,9 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
 
+	containers "github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/activities/unit"
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/worker/host"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
@@ -241,4 +248,84 @@ func TestASessionTakesACheckpoint(t *testing.T) {
 	require.Empty(t, s.view().Checkpoints)
 	a.does("abort", arguments{"session": session})
 	require.Equal(t, before, s.is())
+}
+
+func TestAStepRunsOnTheHostOfItsEnvironment(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	c := host.Config{Host: "there", Queue: s.queue, State: t.TempDir(), Schedules: "off"}
+	other, err := host.Start(t.Context(), c.With(&host.EnvironmentSettings{Names: []string{"*"}}),
+		host.Options{Client: s.client, Namespace: s.server.Namespace})
+	require.NoError(t, err)
+	defer other.Stop()
+	for _, step := range []string{
+		"{id: a, on: there, uses: environment.checkpoint, with: {environment: NAME}}",
+		"{id: a, on: there, gate: none, uses: environment.rollback, with: {environment: NAME, to: " + first.ID + "}}",
+	} {
+		r := s.do("run", s.task("- "+step), "--watch")
+		require.Equal(t, statusFailed, r.status, "%s%s", r.out, r.err)
+		require.Contains(t, r.out+r.err, s.name+" is on host here, and the step on there; write `on: here` into the step")
+	}
+	require.Len(t, s.view().Checkpoints, 1)
+}
+
+func TestAnUnpinGivesUpAnUndo(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	id := t.Name()
+	s.ok("run", s.task(swing), "--id", id, "--watch")
+	left := s.is()
+	safety := s.view().Checkpoints[0]
+	s.ok("env", "unpin", s.name, safety.ID)
+	s.ok("env", "delete", s.name, safety.ID)
+	s.ok("rollback", id)
+	back := s.idOf("rollback", id)
+	s.until(back, parked)
+	require.Contains(t, s.ok("show", back), "its safety checkpoint "+safety.ID+" is gone")
+	require.Equal(t, left, s.is())
+}
+
+func TestACheckpointThatSomebodyHasPinnedStays(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	id := t.Name()
+	s.ok("run", s.task("- {id: keep, uses: environment.checkpoint, with: {environment: NAME}}"), "--id", id, "--watch")
+	kept := s.view().Checkpoints[0]
+	s.ok("env", "pin", s.name, kept.ID)
+	s.ok("rollback", id)
+	back := s.idOf("rollback", id)
+	digest := s.drifted(back, "keep", "")
+	require.Contains(t, s.ok("show", back), "somebody has pinned checkpoint "+kept.ID+" since")
+	require.Len(t, s.view().Checkpoints, 1)
+	s.ok("resolve", back, "keep", "--do", "force", "--digest", digest)
+	require.Equal(t, compensations.Unwound, s.reportOf(back).Status)
+	require.Empty(t, s.view().Checkpoints)
+}
+
+// TestATaskDoesNotWaitForItself has a task ask for a checkpoint of a container in which it has a
+// step itself.
+func TestATaskDoesNotWaitForItself(t *testing.T) {
+	containertest.NeedFiles(t)
+	box := containertest.Start(t, func(c *container.Config, _ *container.HostConfig, _ *network.NetworkingConfig) {
+		c.StopTimeout = new(int)
+	})
+	s := newSite(t)
+	s.stopWorker()
+	s.startWorker(s.worlds, func(c *host.Config) {
+		*c = c.With(&folder.Settings{Roots: []string{s.root}, Engine: containertest.Socket}).With(
+			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name}}}).With(
+			&containers.Settings{Engine: containertest.Socket})
+	})
+	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nparts:\n  web: {container: "+box.Name+"}\n")
+	s.apply()
+	id := t.Name()
+	r := s.do("run", s.task(`
+- {id: touch, uses: container.exec, with: {container: `+box.Name+`, argv: [touch, /srv/mine]}}
+- {id: keep, uses: environment.checkpoint, with: {environment: NAME}}
+`), "--id", id, "--watch")
+	require.Equal(t, statusFailed, r.status, "%s%s", r.out, r.err)
+	require.Contains(t, r.out+r.err, "steps of a task that has not ended have changed "+box.Name)
+	require.Equal(t, compensations.Unwound, s.reportOf(id).Status)
+	require.Empty(t, s.view().Checkpoints)
 }

@@ -128,8 +128,7 @@ const busyRetry = 2 * time.Second
 
 // explainKeeper gives the errors of an environment the types of those of steps.
 func explainKeeper(name string, err error) error {
-	var missing *serviceerror.NotFound
-	if errors.As(err, &missing) {
+	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return activities.Errorf(activities.Refused,
 			"there is no environment %q; `starter env apply` makes it again, from what its host stores", name)
 	}
@@ -152,7 +151,8 @@ func explainKeeper(name string, err error) error {
 }
 
 // Checkpoint implements steps.Keeper.
-func (k environmentKeeper) Checkpoint(ctx context.Context, name string, o steps.CheckpointOrder) (steps.Checkpoint, error) {
+func (k environmentKeeper) Checkpoint(ctx context.Context, name string, o steps.CheckpointOrder) (steps.Checkpoint,
+	error) {
 	var made environment.Checkpoint
 	err := k.ask(ctx, name, environment.UpdateCheckpoint, &made, environment.CheckpointRequest{
 		ID: o.ID, Trigger: environment.Agent, Notes: o.Notes, Pinned: o.Pinned, Who: whoOf(o.Step), Step: stepOf(o.Step),
@@ -238,9 +238,9 @@ func (k environmentKeeper) Delete(ctx context.Context, name, id string, pinned b
 	}
 	if refused, is := errors.AsType[*activities.Error](err); is && refused.Type == activities.Refused {
 		v, looked := k.Look(ctx, name)
-		if isThere := slices.ContainsFunc(v.Checkpoints, func(c steps.Checkpoint) bool { return c.ID == id }); looked == nil &&
-			!isThere {
-			return nil // by another undo
+		isIt := func(c steps.Checkpoint) bool { return c.ID == id }
+		if looked == nil && !slices.ContainsFunc(v.Checkpoints, isIt) {
+			return nil // another undo has deleted it
 		}
 	}
 	return err
