@@ -211,7 +211,7 @@ func anyPart(r *rand.Rand, hosts int, worlds []string) part {
 				return drawEtcd(r)
 			}
 		case n < 35:
-			world := []string{"folder", "folder", "unit", "unit", "environment"}[n-30]
+			world := []string{"folder", "folder", "unit", "unit", "environment"}[r.IntN(5)]
 			if slices.Contains(worlds, world) {
 				return drawOnHost(r, world, hosts)
 			}

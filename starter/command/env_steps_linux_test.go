@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,7 +11,10 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	containers "github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
@@ -76,6 +80,22 @@ func TestATaskTakesCheckpointsAndGoesBack(t *testing.T) {
 		require.Equal(t, environment.PreRollback, c.Trigger)
 		require.Empty(t, c.NeededBy)
 	}
+	// What the step asks now comes too late, as a forward or as an undo.
+	step := safety.NeededBy[0]
+	for update, request := range map[string]any{
+		environment.UpdateCheckpoint: environment.CheckpointRequest{ID: "cp-late", Trigger: environment.Agent, Step: &step},
+		environment.UpdateRollback:   environment.RollbackRequest{To: safety.ID, Safety: "cp-late", Step: &step, Undoing: true},
+	} {
+		handle, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+			WorkflowID: environment.WorkflowID(s.name), UpdateName: update, Args: []any{request},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
+		})
+		require.NoError(t, err)
+		late, is := errors.AsType[*temporal.ApplicationError](handle.Get(t.Context(), nil))
+		require.True(t, is, update)
+		require.Equal(t, string(activities.Fenced), late.Type())
+	}
+	require.Equal(t, v.Checkpoints, s.view().Checkpoints)
 	s.ok("redo", id, "--watch")
 	require.Equal(t, "mine\n", s.sh("cat uploads/one; echo"))
 	require.Equal(t, "good\n", s.sh("cat code/page"))
