@@ -13,7 +13,7 @@ type Checkpoint struct {
 	environment.Checkpoint
 
 	Ref      *string `json:"ref"             doc:"the commit of the first part that is a git repository"    jsonschema:"the commit of the first part that is a git repository"`
-	VM       *string `json:"vm_snapshot_id"  doc:"the snapshot of the first part that is a container"       jsonschema:"the snapshot of the first part that is a container"`
+	VM       *string `json:"vm_snapshot_id"  doc:"the snapshot of the first part that is a disk or container" jsonschema:"the snapshot of the first part that is a disk or container"`
 	Database *string `json:"db_snapshot_id"  doc:"the snapshot of the first part that is a database"        jsonschema:"the snapshot of the first part that is a database"`
 	Deploy   *string `json:"deploy_id"       doc:"null"                                                     jsonschema:"null"`
 	Next     string  `json:"next,omitempty"  doc:"what it is for"                                           jsonschema:"what it is for"`
@@ -26,7 +26,7 @@ func CheckpointOf(c environment.Checkpoint) Checkpoint {
 		if a.Ref == nil && p.Ref != "" {
 			a.Ref = &p.Ref
 		}
-		if a.VM == nil && p.Kind == "container" {
+		if a.VM == nil && (p.Kind == "disk" || p.Kind == "container") {
 			a.VM = &p.Snapshot
 		}
 		if a.Database == nil && environment.IsDatabase(p.Kind) {

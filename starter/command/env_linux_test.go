@@ -674,7 +674,7 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 		"name: A\nparts: {}":               `name: "A" must begin with a small letter`,
 		"name: a\nprats: {}":               "field prats not found; known fields: name, owner, on, unit",
 		"name: a\nparts: {x: {folder: x}}": `parts.x.folder: "x" must be an absolute path`,
-		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres, redis, sqlite",
+		"name: a\nparts: {x: {folder: /x, git: /y}}":                         "parts.x: it has 2 kinds; give one of folder, git, volume, container, postgres, redis, sqlite, disk",
 		"name: a\nparts: {x: {sqlite: app.db}}":                              `parts.x.sqlite: "app.db" must be an absolute path`,
 		"name: a\nparts: {x: {folder: /x, ignored: true}}":                   "parts.x.ignored: it says what becomes of files that git ignores",
 		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",

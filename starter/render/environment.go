@@ -22,7 +22,11 @@ func Environment(w io.Writer, v environment.View) {
 	}
 	fmt.Fprintln(w)
 	if v.Document.Unit != "" {
-		fmt.Fprintf(w, "unit %s is stopped while the parts are captured or put back\n", v.Document.Unit)
+		when := "captured or put back"
+		if v.Document.Live {
+			when = "put back"
+		}
+		fmt.Fprintf(w, "unit %s is stopped while the parts are %s\n", v.Document.Unit, when)
 	} else {
 		fmt.Fprintln(w, "no unit: nothing is stopped, and a checkpoint may be of no one moment")
 	}
@@ -46,12 +50,8 @@ func Environment(w io.Writer, v environment.View) {
 // Comparison prints what differs, part by part.
 func Comparison(w io.Writer, c environment.Comparison) {
 	for _, p := range c.Parts {
-		what := "path"
-		if environment.IsDatabase(p.Kind) {
-			what = "place"
-		}
 		fmt.Fprintf(w, "%s %s: %s\n", p.Kind, terminal.OneLine(p.Resource), terminal.Plural(int(p.Changed),
-			"different "+what))
+			"different "+environment.Counted(p.Kind)))
 		for line := range strings.Lines(p.Diff) {
 			fmt.Fprintf(w, "  %s\n", terminal.OneLine(strings.TrimSuffix(line, "\n")))
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container"
+	"github.com/seed-62bf7108/unwind/activities/disk"
 	"github.com/seed-62bf7108/unwind/activities/etcd"
 	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/activities/folder"
@@ -25,7 +26,7 @@ import (
 // it calls [Hooks].
 var Kinds = []activities.Kind{
 	file.Kind, folder.Kind, container.Kind, terraform.Kind, stripe.Kind, sqlite.Kind, postgres.Kind, redis.Kind, etcd.Kind,
-	mcpserver.Kind, unit.Kind, environmentKind,
+	mcpserver.Kind, unit.Kind, environmentKind, disk.Kind,
 }
 
 // Hooks lets the program run a worker: some worlds start the program itself as a supervisor that

@@ -83,7 +83,7 @@ type Compared struct {
 	Name     string `json:"part"`
 	Kind     string `json:"kind"`
 	Resource string `json:"resource"`
-	// Changed is how many paths, or objects and tables, differ; Diff has a line for each, as far as
+	// Changed is how many paths, objects and tables, or bytes of a disk, differ; Diff has a line for each, as far as
 	// they can be shown.
 	Changed int64  `json:"changed"`
 	Diff    string `json:"diff,omitempty"`
@@ -186,12 +186,14 @@ const (
 	StopUnit         Stage = "stop-unit"
 	SafetyCheckpoint Stage = "safety-checkpoint"
 	RestoreFiles     Stage = "restore-files"
+	RestoreDisks     Stage = "restore-disks"
 	RestoreDatabases Stage = "restore-databases"
 	StartUnit        Stage = "start-unit"
 	HealthCheck      Stage = "health-check"
 )
 
-var stages = []Stage{Verify, StopUnit, SafetyCheckpoint, RestoreFiles, RestoreDatabases, StartUnit, HealthCheck}
+var stages = []Stage{Verify, StopUnit, SafetyCheckpoint, RestoreFiles, RestoreDisks, RestoreDatabases, StartUnit,
+	HealthCheck}
 
 // Passed is a stage that a rollback has gone through.
 type Passed struct {

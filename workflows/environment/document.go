@@ -27,6 +27,7 @@ type Document struct {
 	Owner string `yaml:"owner,omitempty" json:"owner,omitempty" jsonschema:"Whose it is."`
 	On    string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the parts. Left out: that of the worker which takes the environment first."`
 	Unit  string `yaml:"unit,omitempty" json:"unit,omitempty" jsonschema:"The unit in the worker's config that is stopped while the parts are captured or put back. Left out: nothing is stopped, and a checkpoint may be of no one moment."`
+	Live  bool   `yaml:"live,omitempty" json:"live,omitempty" jsonschema:"Whether the unit keeps running while a checkpoint is taken, as a virtual machine can whose disks are kept; it is stopped for a rollback only. The parts may be of different moments."`
 	// Healthy is how long the unit may take until it is healthy.
 	Healthy   string          `yaml:"healthy,omitempty" json:"healthy,omitempty" jsonschema:"How long the unit may take to be healthy after a rollback. Left out: 30s."`
 	Parts     map[string]Part `yaml:"parts" json:"parts" jsonschema:"The parts by name: small letters, digits and dashes, at most 40."`
@@ -44,6 +45,7 @@ type Part struct {
 	Postgres  string `yaml:"postgres,omitempty" json:"postgres,omitempty" jsonschema:"A PostgreSQL database, by its name in the worker's config."`
 	Redis     string `yaml:"redis,omitempty" json:"redis,omitempty" jsonschema:"A Redis database, by its name in the worker's config: all keys of one logical database."`
 	SQLite    string `yaml:"sqlite,omitempty" json:"sqlite,omitempty" jsonschema:"An SQLite database, by the absolute path of its file."`
+	Disk      string `yaml:"disk,omitempty" json:"disk,omitempty" jsonschema:"The disk of a virtual machine, by the absolute path of its qcow2 image. The unit stops the machine."`
 	// On goes with each kind.
 	On string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the part. Left out: that of the environment."`
 }
@@ -77,6 +79,8 @@ type kind struct {
 	capture, restore, verify, compare, param string
 	// isPath says that its resource is an absolute path.
 	isPath bool
+	// counts is what its comparison counts.
+	counts string
 	stage  Stage
 	with   map[string]any
 	// gate is that of the restore: who rolls back has decided.
@@ -93,19 +97,23 @@ var kinds = []kind{
 	keptAsFolder(kind{name: "container", param: "container", of: func(p Part) string { return p.Container }}),
 	{name: "postgres", param: "database", of: func(p Part) string { return p.Postgres },
 		capture: "postgres.checkpoint", restore: "postgres.restore", verify: "postgres.verify", compare: "postgres.compare",
-		stage: RestoreDatabases, with: map[string]any{"as": "copy", "read_later": true}, gate: "none", readsLater: true},
+		stage: RestoreDatabases, with: map[string]any{"as": "copy", "read_later": true}, gate: "none", readsLater: true,
+		counts: "place"},
 	{name: "redis", param: "database", of: func(p Part) string { return p.Redis },
 		capture: "redis.checkpoint", restore: "redis.restore", verify: "redis.verify", compare: "redis.compare",
-		stage: RestoreDatabases, gate: "none"},
+		stage: RestoreDatabases, gate: "none", counts: "key"},
 	{name: "sqlite", param: "database", isPath: true, of: func(p Part) string { return p.SQLite },
 		capture: "sqlite.checkpoint", restore: "sqlite.restore", verify: "sqlite.verify", compare: "sqlite.compare",
-		stage: RestoreDatabases, gate: "none"},
+		stage: RestoreDatabases, gate: "none", counts: "place"},
+	{name: "disk", param: "disk", isPath: true, of: func(p Part) string { return p.Disk },
+		capture: "disk.checkpoint", restore: "disk.restore", verify: "disk.verify", compare: "disk.compare",
+		stage: RestoreDisks, gate: "none", counts: "byte"},
 }
 
 // keptAsFolder is a kind that the world of folders captures and puts back.
 func keptAsFolder(k kind) kind {
 	k.capture, k.restore, k.verify, k.compare = "folder.checkpoint", "folder.restore", "folder.verify", "folder.compare"
-	k.stage = RestoreFiles
+	k.stage, k.counts = RestoreFiles, "path"
 	return k
 }
 
@@ -117,6 +125,9 @@ func kindNamed(name string) kind {
 func IsDatabase(name string) bool {
 	return slices.ContainsFunc(kinds, func(k kind) bool { return k.name == name && k.stage == RestoreDatabases })
 }
+
+// Counted is what a comparison of parts of the kind with a name counts.
+func Counted(name string) string { return kindNamed(name).counts }
 
 // kindOf is the kind of a part, and the name of its resource.
 func (p Part) kindOf() (kind, string) {
@@ -203,6 +214,9 @@ func (d Document) Check() error {
 			bad("healthy", "it is about a unit; name one with unit:")
 		}
 	}
+	if d.Live && d.Unit == "" {
+		bad("live", "it is about a unit; name one with unit:")
+	}
 	if len(d.Parts) == 0 {
 		bad("parts", "name at least one part, such as `code: {git: /srv/app}`")
 	}
@@ -219,6 +233,9 @@ func (d Document) Check() error {
 		if p.Container != "" && d.isElsewhere(p) {
 			bad(field+".on", "the unit is on the host of the environment, and cannot stop a container on %s", p.On)
 		}
+		if p.Container != "" && d.Live {
+			bad(field+".container", "%s is kept while it is stopped; leave out live:", p.Container)
+		}
 		k, resource := p.kindOf()
 		// A folder may be a repository as well.
 		what := strings.Join([]string{d.hostOf(p, ""), k.capture, k.param, resource}, " ")
@@ -227,8 +244,8 @@ func (d Document) Check() error {
 		}
 		resources[what] = name
 		if outer := d.folderAround(p); outer != "" {
-			bad(field+".sqlite", "%s is in the folder of part %s as well, and cannot be put back by both; keep one of them",
-				p.SQLite, outer)
+			bad(field+"."+k.name, "%s is in the folder of part %s as well, and cannot be put back by both; keep one of them",
+				resource, outer)
 		}
 	}
 	for what, n := range map[string]int64{"last": int64(d.Retention.Last), "days": int64(d.Retention.Days),
@@ -246,10 +263,11 @@ func (d Document) Check() error {
 func (d Document) folderAround(of Part) string {
 	for _, name := range d.partNames() {
 		p := d.Parts[name]
-		if p.Folder == "" && !p.Ignored || of.SQLite == "" || d.hostOf(p, "") != d.hostOf(of, "") {
+		file := of.SQLite + of.Disk
+		if p.Folder == "" && !p.Ignored || file == "" || d.hostOf(p, "") != d.hostOf(of, "") {
 			continue
 		}
-		if strings.HasPrefix(of.SQLite, p.Folder+p.Git+"/") {
+		if strings.HasPrefix(file, p.Folder+p.Git+"/") {
 			return name
 		}
 	}

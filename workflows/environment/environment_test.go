@@ -177,6 +177,49 @@ func TestARedisDatabaseIsVerifiedAndPutBackUnasked(t *testing.T) {
 	require.ErrorContains(t, err, "parts.b: shop is already the part a")
 }
 
+// TestADiskIsPutBackBeforeDatabases and needs a machine that is stopped, except for a checkpoint
+// where the unit goes on running.
+func TestADiskIsPutBackBeforeDatabases(t *testing.T) {
+	d := parse(t, "name: shop\nunit: vm\nparts: {root: {disk: /srv/root.qcow2}}")
+	require.Equal(t, []string{
+		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
+		`stop [was-healthy] unit.stop {"unit":"vm"}`,
+		`keep-root [stop] disk.checkpoint {"disk":"/srv/root.qcow2"}`,
+		`start [keep-root] unit.start {"if":"${{ steps.stop.outputs.ran }}","unit":"vm"}`,
+	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
+	d.Live = true
+	require.NoError(t, d.Check())
+	require.Equal(t, []string{
+		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
+		`keep-root [was-healthy] disk.checkpoint {"disk":"/srv/root.qcow2"}`,
+	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
+	to := Checkpoint{ID: "cp-1", Parts: []KeptPart{{Name: "root", Kind: "disk", Resource: "/srv/root.qcow2",
+		Snapshot: "cp-a"}}}
+	raw := d.RollbackTask("web-1", to, "ann")
+	require.Equal(t, []string{
+		`verify-root [] disk.verify {"checkpoint":"cp-a","disk":"/srv/root.qcow2"}`,
+		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
+		`stop [verify-root was-healthy] unit.stop {"unit":"vm"}`,
+		`keep-root [stop] disk.checkpoint {"disk":"/srv/root.qcow2"}`,
+		`restore-root [keep-root] disk.restore {"checkpoint":"cp-a","disk":"/srv/root.qcow2"}`,
+		`start [restore-root] unit.start {"unit":"vm"}`,
+	}, written(t, raw)[:6])
+	require.Contains(t, string(raw), `"gate":"none"`)
+	at := time.Unix(0, 0)
+	require.Equal(t, RestoreDisks, d.Stages([]Done{{Entry: activities.Entry{Step: "restore-root"}, Began: at, Ended: at}})[0].Stage)
+	for src, wrong := range map[string]string{
+		"name: a\nlive: true\nparts: {x: {folder: /x}}":                      "live: it is about a unit",
+		"name: a\nunit: u\nlive: true\nparts: {x: {container: web}}":         "parts.x.container: web is kept while it is stopped",
+		"name: a\nparts: {x: {disk: x.qcow2}}":                               `parts.x.disk: "x.qcow2" must be an absolute path`,
+		"name: a\nparts: {x: {disk: /srv/x.qcow2}, all: {folder: /srv}}":     "parts.x.disk: /srv/x.qcow2 is in the folder of part all",
+		"name: a\nparts: {x: {disk: /srv/x.qcow2}, y: {disk: /srv/x.qcow2}}": "parts.y: /srv/x.qcow2 is already the part x",
+		"name: a\nparts: {x: {disk: /srv/x.qcow2, container: web}}":          "parts.x: it has 2 kinds",
+	} {
+		_, err := Parse("environment.yaml", []byte(src))
+		require.ErrorContains(t, err, wrong)
+	}
+}
+
 func TestACheckpointWithoutAPartIsNone(t *testing.T) {
 	d := parse(t, shop)
 	_, err := d.Find("cp-1", "shop-1", Manual, []Done{{Entry: activities.Entry{Step: "keep-code"}}})

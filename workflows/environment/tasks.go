@@ -102,7 +102,7 @@ func (t *draft) capture(prefix, onFailure string, needs []string) (ids []string)
 		p := t.Parts[name]
 		k, resource := p.kindOf()
 		if prefix == aheadPrefix && k.stage != RestoreFiles {
-			continue // a database has no store that would keep what has not changed
+			continue // a database or a disk has no store that would keep what has not changed
 		}
 		with := map[string]any{k.param: resource}
 		maps.Copy(with, k.with)
@@ -134,11 +134,15 @@ func (t *draft) stop(needs []string) []string {
 }
 
 // CheckpointTask is the task that takes a checkpoint: all parts beside each other, while the unit
-// is stopped, or nothing.
+// is stopped unless it goes on running, or nothing.
 func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 	t := d.newDraft(host, agent, "take checkpoint %s of environment %s", id, d.Name)
-	after := t.capture(keepPrefix, "", t.stop(t.ask()))
-	if t.Unit != "" {
+	before := t.ask()
+	if !t.Live {
+		before = t.stop(before)
+	}
+	after := t.capture(keepPrefix, "", before)
+	if t.Unit != "" && !t.Live {
 		after = []string{t.add(step{ID: startStep, Uses: "unit.start", Needs: after,
 			With: map[string]any{"unit": t.Unit, "if": "${{ steps." + stopStep + ".outputs.ran }}"}})}
 	}

@@ -1,0 +1,4 @@
+package disk
+
+// For tests of other packages.
+var LockImage = lockImage
