@@ -18,8 +18,8 @@ var calls = isolated.New("unwind-disk", do)
 // Attend lets the program run each call of the world, and what freezes a guest, in a process of its
 // own. Call it first in main and in TestMain: it returns at once, except in such a process.
 func Attend() {
+	freezer.Attend(freeze) // which a call starts
 	calls.Attend()
-	freezer.Attend(freeze)
 }
 
 // action runs every call in a process of its own: see package isolated.

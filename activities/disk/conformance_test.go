@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -57,12 +58,19 @@ func cases() []actiontest.Case {
 			return fmt.Sprint(manifest(t, dir), len(tags(t, diskOf(dir))), len(tags(t, diskOf(dir)+".other")))
 		},
 	}
+	running := keep
+	running.Name, running.Start = "checkpoint of a running machine", startRunning
+	running.Next = running.With // its other disk is not that of the machine
+	running.Manifest = func(t testing.TB, dir string) string {
+		require.Eventually(t, func() bool { return !isFrozen(dir) }, time.Minute, 20*time.Millisecond, "the guest stays frozen")
+		return fmt.Sprint(len(tags(t, diskOf(dir))))
+	}
 	verify := restore
 	verify.Name, verify.Action, verify.Undone, verify.Brief = "verify", "disk.verify", activities.Nothing, true
 	verify.Drift, verify.Meanwhile = nil, nil
 	compare := verify
 	compare.Name, compare.Action = "compare", "disk.compare"
-	all := []actiontest.Case{restore, keep, verify, compare}
+	all := []actiontest.Case{restore, keep, running, verify, compare}
 	for i := range all {
 		c := &all[i]
 		c.Open, c.Anew, c.Sample, c.EitherWay = open, true, 1, true
@@ -74,7 +82,10 @@ func cases() []actiontest.Case {
 }
 
 func open(dir string) (activities.World, error) {
-	return disk.New(disk.Config{State: filepath.Join(dir, "state"), Roots: []string{filepath.Join(dir, "data")}})
+	return disk.New(disk.Config{
+		State: filepath.Join(dir, "state"), Roots: []string{filepath.Join(dir, "data")},
+		Machines: map[string]disk.Machine{"shop": {QMP: qmpOf(dir), Agent: agentOf(dir)}},
+	})
 }
 
 func diskOf(dir string) string { return filepath.Join(dir, "data", "shop,1.qcow2") }
@@ -86,6 +97,13 @@ func start(t testing.TB, dir string) {
 		create(t, "-o", "cluster_size=4k", at, "16M")
 		write(t, at, "write -P 1 0 1M", "write -P 2 4M 1M")
 	}
+}
+
+// startRunning starts a machine without a guest, and what stands for the agent in it.
+func startRunning(t testing.TB, dir string) {
+	start(t, dir)
+	startAgent(t, dir, "")
+	startMachine(t, dir, "-S", "-m", "16")
 }
 
 // startWithCheckpoints makes disks one of which has changed since each of two checkpoints.

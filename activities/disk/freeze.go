@@ -84,10 +84,11 @@ func callAgent(ctx context.Context, socket string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	want := time.Now().UnixNano()
-	var got int64
-	for command := "guest-sync"; err == nil && got != want; {
-		err = agent.call(ctx, agentAnswer, command, map[string]any{"id": want}, &got)
+	want := time.Now().UnixMicro()
+	var got json.RawMessage
+	err = agent.call(ctx, agentAnswer, "guest-sync", map[string]any{"id": want}, &got)
+	for err == nil && string(got) != fmt.Sprint(want) {
+		err = agent.hear(ctx, agentAnswer, "guest-sync", &got)
 	}
 	if err != nil {
 		agent.close()

@@ -20,11 +20,11 @@ type running struct {
 	*image
 
 	name    string
-	machine Machine
 	monitor *peer
 	device  string // by which the monitor knows the disk
-	// freezing freezes the guest; nil: it is not frozen.
+	// freezing freezes the guest; nil: it is not frozen. reach reports the point at which it is.
 	freezing *guest
+	reach    func(string)
 	// frozen says that it was, while the snapshot was taken, and notes why it was not.
 	frozen bool
 	notes  []string
@@ -47,7 +47,7 @@ func (c *call) findMachine(ctx context.Context, path string) (*running, error) {
 		if err != nil {
 			return nil, fmt.Errorf("machine %s: %w", name, err)
 		}
-		r := &running{name: name, machine: m, monitor: monitor}
+		r := &running{name: name, monitor: monitor, reach: c.reach}
 		if r.device, err = r.findDevice(ctx, path); err == nil && r.device != "" {
 			r.image, err = openImage(path)
 		}
@@ -134,6 +134,7 @@ func (r *running) keep(ctx context.Context, name string) error {
 			r.notes = append(r.notes,
 				fmt.Sprintf("the guest was not frozen, and the checkpoint is as after a loss of power: %v", err))
 		}
+		r.reach("frozen")
 	}
 	err := r.snapshot(ctx, "blockdev-snapshot-internal-sync", name)
 	if r.freezing != nil {
@@ -166,8 +167,8 @@ func (r *running) flush(ctx context.Context) error {
 	var said string
 	err := r.monitor.call(ctx, oneWrite, "human-monitor-command",
 		map[string]any{"command-line": fmt.Sprintf("qemu-io %s flush", r.device)}, &said)
-	if err == nil && strings.Contains(said, "rror") {
-		err = errors.New(strings.TrimSpace(said))
+	if said = strings.TrimSpace(said); err == nil && said != "" {
+		err = errors.New(said)
 	}
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", r.name, err)

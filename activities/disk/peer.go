@@ -35,45 +35,49 @@ func dial(ctx context.Context, socket string) (*peer, error) {
 
 func (p *peer) close() { p.conn.Close() }
 
-// refusedError is what a peer has answered to a command that it has not carried out.
-type refusedError struct{ command, desc string }
-
-func (e *refusedError) Error() string { return e.command + ": " + e.desc }
-
 // call sends a command and waits for its answer, for at most so long.
 func (p *peer) call(ctx context.Context, within time.Duration, command string, args, result any) error {
-	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetDeadline(time.Now()) })
-	defer stop()
-	if err := p.conn.SetDeadline(time.Now().Add(within)); err != nil {
-		return err
-	}
 	request := map[string]any{"execute": command}
 	if args != nil {
 		request["arguments"] = args
 	}
 	raw, err := json.Marshal(request)
-	if err == nil {
-		_, err = p.conn.Write(append(raw, '\n'))
+	if err != nil {
+		return err
 	}
-	for err == nil {
+	if err := p.conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return err
+	}
+	if _, err := p.conn.Write(append(raw, '\n')); err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return p.hear(ctx, within, command, result)
+}
+
+// hear waits for the next answer.
+func (p *peer) hear(ctx context.Context, within time.Duration, command string, result any) error {
+	if err := p.conn.SetDeadline(time.Now().Add(within)); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetDeadline(time.Now()) })
+	defer stop()
+	for {
 		var m message
-		if err = p.in.Decode(&m); err != nil {
-			break
-		}
+		err := p.in.Decode(&m)
+		timeout, is := errors.AsType[net.Error](err)
 		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case is && timeout.Timeout():
+			return fmt.Errorf("%s: no answer within %v; is another program connected to the socket?", command, within)
+		case err != nil:
+			return fmt.Errorf("%s: %w", command, err)
 		case m.Error != nil:
-			return &refusedError{command, m.Error.Desc}
+			return fmt.Errorf("%s: %s", command, m.Error.Desc)
 		case m.Return != nil && result == nil:
 			return nil
 		case m.Return != nil:
 			return json.Unmarshal(m.Return, result)
 		}
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if timeout, is := errors.AsType[net.Error](err); is && timeout.Timeout() {
-		return fmt.Errorf("%s: no answer within %v; is another program connected to the socket?", command, within)
-	}
-	return fmt.Errorf("%s: %w", command, err)
 }
