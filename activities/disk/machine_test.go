@@ -31,8 +31,13 @@ type machine struct {
 func qmpOf(dir string) string   { return filepath.Join(dir, "qmp") }
 func agentOf(dir string) string { return filepath.Join(dir, "agent") }
 
-// startMachine starts a QEMU with a disk and more. It answers when it is started.
+// startMachine starts a QEMU with the disk of a folder. It answers when this returns.
 func startMachine(t testing.TB, dir string, more ...string) *machine {
+	return startMachineWith(t, dir, nil, more...)
+}
+
+// startMachineWith is startMachine of one that has a console.
+func startMachineWith(t testing.TB, dir string, console *os.File, more ...string) *machine {
 	testrun.NeedProgram(t, "qemu-system-x86_64", "install the package qemu-system-x86")
 	m := &machine{t: t, dir: dir}
 	m.process = exec.Command("qemu-system-x86_64", append([]string{"-M", "q35,accel=tcg", "-nodefaults", "-display", "none",
@@ -40,6 +45,9 @@ func startMachine(t testing.TB, dir string, more ...string) *machine {
 		"-blockdev", "driver=qcow2,node-name=root,file=file", "-device", "nvme,drive=root,serial=root,id=root-disk",
 		"-qmp", "unix:" + qmpOf(dir) + ",server=on,wait=off"}, more...)...)
 	m.process.Stderr = os.Stderr
+	if console != nil {
+		m.process.Stdout = console
+	}
 	var err error
 	m.ended, err = testrun.StartChild(m.process, syscall.SIGKILL)
 	require.NoError(t, err)
