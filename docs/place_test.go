@@ -99,6 +99,7 @@ func newPlace(t *testing.T) *place {
 	out, err := exec.CommandContext(t.Context(), "git", "init", "-q", filepath.Join(root, "srv", "shop")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	p.write("srv/infra/main.tf", infra)
+	p.write("srv/machines/README", "disks of virtual machines")
 	p.write("srv/app/data/README", "databases")
 	p.write("etc/unwind/terraform.rc", "")
 	declarations, err := os.ReadFile("../examples/mcp/filesystem.yaml")

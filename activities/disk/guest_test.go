@@ -114,9 +114,7 @@ func (g *counting) next(least int) int {
 func TestAGuestGoesBackAndForward(t *testing.T) {
 	needTools(t)
 	testrun.NeedProgram(t, "mkfs.ext4", "install the package e2fsprogs")
-	dir, err := os.MkdirTemp("", "unwind-disk-")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := t.TempDir()
 	raw := filepath.Join(dir, "raw")
 	run(t, "truncate", "-s", "64M", raw)
 	run(t, "mkfs.ext4", "-q", raw)

@@ -109,9 +109,7 @@ func (m *machine) stop() {
 // newMachine is a folder with a disk that a machine without a guest has open.
 func newMachine(t *testing.T) (string, *machine) {
 	needTools(t)
-	dir, err := os.MkdirTemp("", "unwind-disk-") // the path of a socket is short
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	dir := t.TempDir()
 	start(t, dir)
 	return dir, startMachine(t, dir, "-S", "-m", "16")
 }

@@ -140,7 +140,7 @@ func partFor(r *rand.Rand, t target, hosts int) part {
 	switch activities.WorldOf(t.Action) {
 	case "file":
 		return &files{Host: r.IntN(hosts), Deletes: t.Action == "file.delete"}
-	case "folder", "unit", "environment":
+	case "folder", "unit", "disk", "environment":
 		return drawOnHost(r, activities.WorldOf(t.Action), hosts)
 	case "container":
 		c := drawContainer(r, hosts)
@@ -230,6 +230,8 @@ func drawOnHost(r *rand.Rand, world string, hosts int) part {
 		return drawFolders(r, hosts)
 	case "unit":
 		return drawUnits(r, hosts)
+	case "disk":
+		return drawDisks(r, hosts)
 	}
 	return drawEnvironments(r, hosts)
 }

@@ -114,6 +114,14 @@ var points = map[string]map[phase]string{
 		forward:   "recorded asked applied",
 		unwinding: "closed settled tried forward undone let-go",
 	},
+	"disk.checkpoint": {
+		forward:   "recorded kept applied",
+		unwinding: "undo-begun undo-fenced undo-settled undone",
+	},
+	"disk.restore": {
+		forward:   "captured recorded put-back left applied",
+		unwinding: "undo-begun undo-fenced undo-settled undone",
+	},
 	"snapshot": {
 		forward:   "ticket kept",
 		unwinding: "taken-out put-in paths-restored",

@@ -103,7 +103,7 @@ var inMatrix = map[string]struct {
 }{
 	"file": {}, "folder": {nil, (*run).setFolders}, "unit": {nil, (*run).setUnits},
 	"environment": {nil, (*run).setEnvironments}, "stripe": {nil, (*run).setStripe},
-	"container": {hasEngine, (*run).setEngine},
+	"disk": {hasQEMU, (*run).setDisks}, "container": {hasEngine, (*run).setEngine},
 	"terraform": {hasTerraform, (*run).setTerraform}, "sqlite": {hasSQLite, (*run).setSQLite},
 	"postgres": {postgrestest.Missing, (*run).setPostgres}, "redis": {redistest.Missing, (*run).setRedis},
 	"etcd": {etcdtest.Missing, (*run).setEtcd},
