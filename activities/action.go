@@ -126,8 +126,11 @@ type Change struct {
 	// Repeats names the step of another task that the same agent has done for the same purpose, and
 	// that stands: the change must be approved whatever the task file says. The wrapper sets it.
 	Repeats string `json:"repeats,omitempty"`
-	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file asks, or
-	// Ask, Floor or Repeats is set.
+	// Policy is what the worker's rules have decided; nil if none of them matches. The wrapper sets
+	// it.
+	Policy *Ruling `json:"policy,omitempty"`
+	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file or a rule
+	// asks, or Ask, Floor or Repeats is set.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Keys are the resources that the change touches.
 	Keys []string `json:"keys,omitempty"`

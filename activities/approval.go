@@ -1,6 +1,9 @@
 package activities
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Consent says who has let a forward make its change.
 type Consent string
@@ -14,19 +17,35 @@ const (
 
 // Asks says why a person must approve the change before it is made; empty if nobody must.
 func (c Change) Asks(by Consent) string {
-	switch {
-	case by == Approved:
+	if by == Approved {
 		return ""
+	}
+	why := c.alwaysAsks()
+	switch {
+	case c.Policy.Asks():
+		return strings.TrimSuffix("the worker's policy asks: "+c.Policy.Describe()+"; "+why, "; ")
+	case why != "":
+		return why
+	case by == Waived, c.IsAllowed():
+		return ""
+	}
+	return c.danger()
+}
+
+// IsAllowed reports whether the worker's rules let the change be made though it is risky.
+func (c Change) IsAllowed() bool { return c.Policy.allows() }
+
+// alwaysAsks says why a person must approve the change whatever a task file or a rule lets pass.
+func (c Change) alwaysAsks() string {
+	switch {
 	case c.Repeats != "":
 		return c.Repeats
 	case c.Floor != "":
 		return c.Floor
 	case c.Ask:
 		return "this change is always asked"
-	case by == Waived:
-		return ""
 	}
-	return c.danger()
+	return ""
 }
 
 // danger says why a change asks by itself; empty if it does not.
@@ -42,11 +61,12 @@ func (c Change) danger() string {
 	return ""
 }
 
-// Approval is what a worker knows about a forward when it acts: who has let it, and what the
-// worker's config demands.
+// Approval is what a worker knows about a forward when it acts: who has let it, what the worker's
+// config demands, and what its rules have decided.
 type Approval struct {
 	Consent Consent `json:"consent,omitempty"`
 	Floor   Floor   `json:"floor,omitzero"`
+	Policy  *Ruling `json:"policy,omitempty"`
 }
 
 type approvalKey struct{}
@@ -76,7 +96,7 @@ func (a *Approval) Judge(c Change) error {
 	if a == nil {
 		return nil
 	}
-	c.Floor = a.Floor.demand(c)
+	c.Floor, c.Policy = a.Floor.demand(c), a.Policy
 	if why := c.Asks(a.Consent); why != "" {
 		return Errorf(Asks, "nobody has approved this change: %s", why)
 	}

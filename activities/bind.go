@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -25,6 +26,10 @@ type Host struct {
 	Floors Floors
 	// Purposes record what steps were for. Defaults to none: a purpose of another task is not known.
 	Purposes Purposes
+	// Rules judge each change, and Passes record which forwards they have let act. Defaults to none: a
+	// forward is not planned when it acts.
+	Rules  Rules
+	Passes Passes
 }
 
 // Masker returns a Masker of every secret that the worker knows.
@@ -73,36 +78,60 @@ type boundAction struct {
 	intent   []string // see Spec.Intent
 }
 
-func (b boundAction) apply(ctx context.Context, f Forward) (Result, error) {
-	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Result, error) {
+func (b boundAction) apply(ctx context.Context, given Forward) (Result, error) {
+	return runForward(ctx, b.host, b.name, given, func(ctx context.Context, f Forward) (Result, error) {
 		if f.Consent == Approved && f.Want == "" {
 			f.Consent = Unasked // it says nothing about what was approved
 		}
-		ctx = WithApproval(ctx, Approval{Consent: f.Consent, Floor: b.floor})
-		if b.readOnly { // there is no record that would let a second attempt pass
-			if err := Judge(ctx, Change{Risk: Low, Unchanged: true}); err != nil {
-				return Result{}, err
+		return b.underRules(ctx, f, given.Step, func(p Pass) (Result, error) {
+			ctx := WithApproval(ctx, Approval{Consent: f.Consent, Floor: b.floor, Policy: p.Ruling})
+			if b.readOnly { // there is no record that would let a second attempt pass
+				if err := Judge(ctx, Change{Risk: Low, Unchanged: true}); err != nil {
+					return Result{}, err
+				}
 			}
-		}
-		return b.forPurpose(ctx, f, func(want Digest) (Result, error) { return b.action.Apply(ctx, f.Entry, f.Step, want) })
-	}, func(r Result) Result { return capResult(r, f.Entry.UndoOutputs) })
+			return b.forPurpose(ctx, f, func(want Digest) (Result, error) {
+				return b.action.Apply(ctx, f.Entry, f.Step, cmp.Or(p.Change, want))
+			})
+		})
+	}, func(r Result) Result { return capResult(r, given.Entry.UndoOutputs) })
 }
 
-func (b boundAction) plan(ctx context.Context, f Forward) (Change, error) {
-	return runForward(ctx, b.host, b.name, f, func(ctx context.Context, f Forward) (Change, error) {
-		c, err := b.action.Plan(ctx, f.Entry, f.Step)
+func (b boundAction) plan(ctx context.Context, given Forward) (Change, error) {
+	return runForward(ctx, b.host, b.name, given, func(ctx context.Context, f Forward) (Change, error) {
+		c, err := b.foresee(ctx, f, given.Step)
 		if long := len(c.Diff); err == nil && long > MaxDiff && b.host.RefuseCutDiffs {
 			return Change{},
 				Errorf(Refused,
 					"its diff of %s is longer than the %d that a person is shown, and this worker refuses what nobody can read "+
 						"(cutDiffs: refuse in its config): split the step", CountOf(long, "byte"), MaxDiff)
 		}
+		return c, err
+	}, capChange)
+}
+
+// foresee plans a forward, and refuses what the worker's rules deny. These see the step as it is
+// written, with references to secrets.
+func (b boundAction) foresee(ctx context.Context, f Forward, written Step) (Change, error) {
+	c, err := b.action.Plan(ctx, f.Entry, f.Step)
+	if err != nil {
+		return c, err
+	}
+	c = noteCutDiff(c)
+	c.Floor = b.floor.demand(c)
+	if b.host.Rules != nil {
+		masked, err := maskAll(MaskerFrom(ctx), c)
 		if err != nil {
 			return c, err
 		}
-		c.Floor = b.floor.demand(c)
-		return b.purposeOf(ctx, f).mark(c)
-	}, capChange)
+		c.Policy = b.host.Rules.Judge(Case{Task: OwnerOf(ctx).Workflow, Agent: f.Agent, Action: b.name,
+			Host: f.Entry.Place.Host, Step: written, Change: masked})
+		if c.Policy.denies() {
+			return Change{}, Errorf(Denied, "this worker's policy denies the change: %s; nothing was touched",
+				c.Policy.Describe())
+		}
+	}
+	return b.purposeOf(ctx, f).mark(c)
 }
 
 func (b boundAction) undo(ctx context.Context, back Backward) (Undone, error) {
@@ -149,7 +178,7 @@ func (b boundAction) observe(ctx context.Context, e Entry) (Observation, error) 
 
 func (b boundAction) release(ctx context.Context, e Entry) error {
 	_, err := callAction(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
-		return struct{}{}, b.action.Release(ctx, e)
+		return struct{}{}, errors.Join(b.action.Release(ctx, e), b.forgetPass(e.Token))
 	}, func(s struct{}) struct{} { return s })
 	return err
 }

@@ -9,7 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-func capChange(c Change) Change {
+// noteCutDiff says in a change that its diff is too long to be shown whole: nobody can read it, so
+// its risk is not low.
+func noteCutDiff(c Change) Change {
 	if long := len(c.Diff); long > MaxDiff {
 		c.Facts = append(
 			[]string{fmt.Sprintf("its diff of %s is cut, so nobody can read all of it here; split the step to see the whole",
@@ -18,6 +20,11 @@ func capChange(c Change) Change {
 			c.Risk = Medium // gate: auto asks
 		}
 	}
+	return c
+}
+
+// capChange cuts what is too long. noteCutDiff comes before.
+func capChange(c Change) Change {
 	c.Summary, c.Diff, c.Undo = headText(c.Summary, MaxSummary), HeadDiff(c.Diff, MaxDiff), headText(c.Undo, MaxText)
 	c.Losses, c.Facts, c.Keys, c.Schema = capList(c.Losses), capList(c.Facts), capList(c.Keys), capList(c.Schema)
 	c.Counts = c.Counts[:min(len(c.Counts), MaxItems)]

@@ -214,7 +214,10 @@ type Forward struct {
 	// let it be made.
 	Want    Digest  `json:"want,omitempty"`
 	Consent Consent `json:"consent,omitempty"`
-	// Agent is who the task is for, of a step that has a purpose: see Spec.Intent.
+	// Assents are the approvals that its gate has collected. The worker that acts checks them against
+	// what its own rules demand.
+	Assents []Assent `json:"assents,omitempty"`
+	// Agent is who the task is for. It is a claim.
 	Agent string `json:"agent,omitempty"`
 	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must
 	// not go forward.

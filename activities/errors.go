@@ -17,6 +17,7 @@ type ErrorType string
 //	CheckFailed     | no      | a check of the step did not hold
 //	StaleApproval   | no      | the change or its target is not what was approved; back to the gate
 //	Asks            | no      | a person must approve the change first; nothing was touched; on to the gate
+//	Denied          | no      | the worker's policy denies the change; nothing was touched
 //	Fenced          | no      | the token was undone or released: a late forward
 //	UnknownOutcome  | no      | the forward may or may not have acted, and must not run again
 //	WrongPlace      | no      | this journal is not the one that holds the record
@@ -35,6 +36,7 @@ const (
 	CheckFailed    ErrorType = "CheckFailed"
 	StaleApproval  ErrorType = "StaleApproval"
 	Asks           ErrorType = "Asks"
+	Denied         ErrorType = "Denied"
 	Fenced         ErrorType = "Fenced"
 	UnknownOutcome ErrorType = "UnknownOutcome"
 	WrongPlace     ErrorType = "WrongPlace"

@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -132,12 +133,12 @@ func (b boundAction) forPurpose(ctx context.Context, f Forward, apply func(want 
 
 // withdraw forgets the purpose of a step that no longer stands.
 func (b boundAction) withdraw(e Entry, u Undone) error {
-	if b.host.Purposes == nil || len(b.intent) == 0 {
-		return nil
-	}
 	switch u.Outcome {
 	case Restored, Compensated, Nothing:
-		return b.host.Purposes.Withdraw(e.Token)
+		if b.host.Purposes == nil || len(b.intent) == 0 {
+			return b.forgetPass(e.Token)
+		}
+		return errors.Join(b.host.Purposes.Withdraw(e.Token), b.forgetPass(e.Token))
 	}
 	return nil
 }

@@ -1,0 +1,93 @@
+package activities
+
+import (
+	"context"
+	"strings"
+)
+
+// Passes are a worker's record of the forwards that its rules have let act: an attempt that follows
+// is not judged again.
+type Passes interface {
+	// Find returns the pass of a token, and whether there is one.
+	Find(token string) (p Pass, isThere bool, err error)
+	// Keep notes a pass, durably.
+	Keep(token string, p Pass) error
+	// Forget forgets the pass of a token. It is no error if there is none.
+	Forget(token string) error
+}
+
+// Pass lets a forward make exactly one change.
+type Pass struct {
+	// Change is the digest of the change that was judged.
+	Change Digest `json:"change"`
+	// Ruling is what the rules have decided; nil if none matched.
+	Ruling *Ruling `json:"ruling,omitempty"`
+}
+
+// underRules runs a forward of a worker with rules with the pass that they give it; of a worker
+// without rules the pass is empty. The action then refuses a change that is another by now.
+func (b boundAction) underRules(ctx context.Context, f Forward, written Step, apply func(Pass) (Result, error)) (Result,
+	error) {
+	if b.host.Rules == nil {
+		return apply(Pass{})
+	}
+	pass, err := b.admit(ctx, f, written)
+	if err != nil {
+		return Result{}, err
+	}
+	r, err := apply(pass)
+	switch TypeOf(err) {
+	case Asks, StaleApproval, Fenced: // it has not acted: the next attempt is judged by itself
+		if failed := b.forgetPass(f.Entry.Token); failed != nil {
+			return r, failed
+		}
+	}
+	return r, err
+}
+
+// admit returns the pass of a forward: the one that an earlier attempt was given, else what the
+// rules decide now, about what the step would do now. Who has let the change be made, and which one,
+// came through the namespace: it is a claim, and checked here.
+func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, error) {
+	if !b.readOnly { // an action that only reads leaves no record, so each attempt is judged
+		if earlier, isThere, err := b.host.Passes.Find(f.Entry.Token); err != nil || isThere {
+			return earlier, err
+		}
+	}
+	c, err := b.foresee(ctx, f, written)
+	if err != nil {
+		return Pass{}, err
+	}
+	own, _, _ := strings.Cut(string(c.Digest), repeatMark)
+	pass := Pass{Change: Digest(own), Ruling: c.Policy}
+	if err := pass.check(f); err != nil || b.readOnly {
+		return pass, err
+	}
+	return pass, b.host.Passes.Keep(f.Entry.Token, pass)
+}
+
+// check refuses a forward that may not make the change now.
+func (p Pass) check(f Forward) error {
+	want, _, _ := strings.Cut(string(f.Want), repeatMark)
+	if want != "" && Digest(want) != p.Change {
+		return Errorf(StaleApproval, "the change, or its target, is not what was approved")
+	}
+	waits := p.Ruling.Waits(f.Agent, f.Assents)
+	switch {
+	case !p.Ruling.Asks():
+		return nil
+	case f.Consent != Approved:
+		return Errorf(Asks, "nobody has approved this change: the worker's policy asks: %s", p.Ruling.Describe())
+	case waits != "":
+		return Errorf(StaleApproval, "what was approved is not enough for the worker's policy, %s: %s", p.Ruling.Describe(),
+			waits)
+	}
+	return nil
+}
+
+func (b boundAction) forgetPass(token string) error {
+	if b.host.Passes == nil {
+		return nil
+	}
+	return b.host.Passes.Forget(token)
+}
