@@ -140,6 +140,9 @@ func sendDecision(ctx context.Context, c *tasks.Client, t tasks.Run, d protocol.
 	case answer.Cause != nil:
 		return "", fmt.Errorf("step %s was approved, but task %s goes no further: %s", d.Step, t.ID, answer.Cause.Text)
 	}
+	if answer.Waits != "" {
+		return fmt.Sprintf("approved: step %s of task %s waits for others, %s", d.Step, t.ID, answer.Waits), nil
+	}
 	return fmt.Sprintf("approved: step %s of task %s goes on", d.Step, t.ID), nil
 }
 

@@ -82,6 +82,9 @@ func questionText(step protocol.StepAnswer) string {
 	if step.Gate.Why != "" {
 		fmt.Fprintf(&b, "It asks because: %s\n", step.Gate.Why)
 	}
+	if step.Gate.Waits != "" {
+		fmt.Fprintf(&b, "Approvals: %s\n", step.Gate.Waits)
+	}
 	fmt.Fprintf(&b, "Undo: %s\n", c.Undo)
 	for _, loss := range c.Losses {
 		fmt.Fprintf(&b, "An undo does not bring back: %s\n", loss)

@@ -61,6 +61,7 @@ type Step struct {
 // Gate is where a step waits for a person.
 type Gate struct {
 	Why    string `json:"why" jsonschema:"why a person is asked"`
+	Waits  string `json:"waits,omitempty" jsonschema:"whose approvals are still missing, where several persons must approve"`
 	Until  string `json:"until" jsonschema:"then it counts as rejected"`
 	Change Change `json:"change"`
 }
@@ -163,7 +164,7 @@ func gateOf(g *protocol.GateView) *Gate {
 	if g == nil {
 		return nil
 	}
-	return &Gate{Why: g.Why, Until: g.Until.UTC().Format(time.RFC3339), Change: changeOf(g.Change)}
+	return &Gate{Why: g.Why, Waits: g.Waits, Until: g.Until.UTC().Format(time.RFC3339), Change: changeOf(g.Change)}
 }
 
 func parkOf(p *protocol.ParkView) *Park {

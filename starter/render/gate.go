@@ -20,6 +20,12 @@ func Gate(w io.Writer, g protocol.GateView) {
 	if g.Why != "" {
 		fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(g.Why))
 	}
+	for _, a := range g.Assents {
+		fmt.Fprintf(w, "  approved  by %s\n", terminal.OneLine(a.String()))
+	}
+	if g.Waits != "" {
+		fmt.Fprintf(w, "  waits for %s\n", terminal.OneLine(g.Waits))
+	}
 	Change(w, g.Change)
 	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", terminal.LocalTime(g.Until, "2006-01-02 15:04"))
 }

@@ -80,7 +80,7 @@ func (r *stepRunner) carryStep(c *protocol.Carry, s *Step) {
 func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 	c = protocol.StepCarry{
 		Generation: s.Generation, Seq: s.Seq, Openings: s.openings, Approved: s.approved, IsApproved: s.isApproved,
-		Notes: s.View.Notes, Tried: s.View.Tried,
+		Assents: s.assents, Notes: s.View.Notes, Tried: s.View.Tried,
 		Error: s.View.Error, Corrected: s.corrected,
 	}
 	if s.IsOver() {
@@ -100,6 +100,7 @@ func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 
 func (s *Step) resume(c protocol.StepCarry) {
 	s.Generation, s.Seq, s.openings, s.approved, s.isApproved = c.Generation, c.Seq, c.Openings, c.Approved, c.IsApproved
+	s.assents = c.Assents
 	s.View.Notes, s.View.Tried, s.View.Error, s.corrected = c.Notes, c.Tried, c.Error, c.Corrected
 	if c.Generation > 1 {
 		s.View.Try = c.Generation
@@ -110,7 +111,7 @@ func (s *Step) resume(c protocol.StepCarry) {
 	if g := c.Gate; g != nil {
 		s.Gate = &gate{view: g.View}
 		if g.Decision != nil {
-			s.Gate.decide(*g.Decision, g.Approved)
+			s.Gate.settle(*g.Decision, g.Approved)
 		}
 	}
 	if p := c.Park; p != nil {

@@ -33,30 +33,36 @@ func (t *Task) decisionUpdates() []update {
 			return t.decideGate(ctx, d, approved)
 		}
 	}
-	validate := func(_ workflow.Context, d protocol.Decision) error {
-		_, err := t.Gates.findGate(d)
-		return protocol.RefuseDecision(err)
+	validate := func(approved bool) func(workflow.Context, protocol.Decision) error {
+		return func(_ workflow.Context, d protocol.Decision) error {
+			_, err := t.Gates.findGate(d, approved)
+			return protocol.RefuseDecision(err)
+		}
 	}
 	return []update{
 		{protocol.UpdateTooLarge, func(_ workflow.Context, l protocol.TooLarge) error { return l.Refusal() },
 			func(_ workflow.Context, l protocol.TooLarge) error { return l.Refusal() }},
-		{protocol.UpdateApprove, decide(true), validate},
-		{protocol.UpdateReject, decide(false), validate},
+		{protocol.UpdateApprove, decide(true), validate(true)},
+		{protocol.UpdateReject, decide(false), validate(false)},
 		{protocol.UpdateResolve, t.decidePark, func(_ workflow.Context, r protocol.Resolution) error {
 			return protocol.RefuseDecision(t.CheckResolution(r))
 		}},
 	}
 }
 
-// decideGate decides a gate, and answers when its step has gone on, or the task goes no further.
+// decideGate decides a gate, and answers when its step has gone on, or the task goes no further; at
+// once if others have to approve as well.
 func (t *Task) decideGate(ctx workflow.Context, d protocol.Decision, approved bool) (protocol.DecisionAnswer, error) {
 	t.Inbox.HandleSignals() // a rejection that came before an approval counts
-	gate, err := t.Gates.findGate(d)
+	gate, err := t.Gates.findGate(d, approved)
 	if err != nil {
 		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
 	}
-	gate.decide(d, approved)
+	t.Gates.take(gate, d, approved)
 	s := t.Schedule.ByID[d.Step]
+	if gate.decision == nil {
+		return t.answerDecision(protocol.DecisionAnswer{Step: d.Step, State: s.View.State, Waits: gate.view.Waits}), nil
+	}
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	_ = workflow.Await(ctx, func() bool {

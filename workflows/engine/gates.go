@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -28,6 +29,9 @@ type gates struct {
 	schedule   *schedule
 	attributes *attributes
 	alert      func(workflow.Context, compensations.StepReport)
+	changed    func()           // an open gate shows something else
+	now        func() time.Time // of the workflow
+	agent      func() string    // of the task: it approves nothing
 
 	open []*Step // in file order
 }
@@ -35,7 +39,8 @@ type gates struct {
 // ask has a step ask a person about its change, and tells one.
 func (g *gates) ask(ctx workflow.Context, s *Step, entry activities.Entry, change activities.Change, why string) {
 	s.openings++
-	s.Gate = newGate(workflow.Now(ctx), s, entry, change, why)
+	s.Gate = newGate(g.now(), s, entry, change, why)
+	s.Gate.view.Waits = change.Policy.Waits(g.agent(), nil)
 	g.alert(ctx,
 		compensations.StepReport{Step: s.Step.ID, Action: s.Step.Uses, State: string(protocol.Gated), Reason: why,
 			Digest: s.Gate.view.Digest})
@@ -56,7 +61,7 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *Step) error {
 	s.View.Waited += workflow.Now(ctx).Sub(began)
 	g.closeGate(ctx, s)
 	if err == nil {
-		s.AddNotes("approved by " + gate.by)
+		s.AddNotes("approved by " + gate.approvers())
 	}
 	return err
 }
@@ -104,16 +109,29 @@ func (g *gates) decide(payload []byte, approved bool) error {
 	if err := json.Unmarshal(payload, &d); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
 	}
-	gate, err := g.findGate(d)
+	gate, err := g.findGate(d, approved)
 	if err != nil {
 		return err
 	}
-	gate.decide(d, approved)
+	g.take(gate, d, approved)
 	return nil
 }
 
-// findGate returns the open gate that a decision fits.
-func (g *gates) findGate(d protocol.Decision) (*gate, error) {
+// take has a gate decided, or notes an approval that others have to follow.
+func (g *gates) take(gate *gate, d protocol.Decision, approved bool) {
+	d = clipDecision(d)
+	if approved {
+		gate.view.Assents = append(gate.view.Assents, gate.assentOf(d, g.now()))
+		gate.view.Waits = gate.view.Change.Policy.Waits(g.agent(), gate.view.Assents)
+		g.changed()
+	}
+	if gate.view.Waits == "" || !approved {
+		gate.settle(d, approved)
+	}
+}
+
+// findGate returns the open gate that a decision fits. An approval fits only if it counts.
+func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 	s := g.schedule.ByID[d.Step]
 	switch {
 	case s == nil:
@@ -125,23 +143,62 @@ func (g *gates) findGate(d protocol.Decision) (*gate, error) {
 	case d.Digest != s.Gate.view.Digest:
 		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step,
 			s.Gate.view.Digest.Short())
+	case approved:
+		view := s.Gate.view
+		if err := view.Change.Policy.Counts(g.agent(), view.Assents, s.Gate.assentOf(clipDecision(d), g.now())); err != nil {
+			return nil, fmt.Errorf("step %q: %w", d.Step, err)
+		}
 	}
 	return s.Gate, nil
 }
 
 func newGate(now time.Time, s *Step, entry activities.Entry, change activities.Change, why string) *gate {
 	return &gate{view: protocol.GateView{
-		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(s.Step.Gate.Patience()),
+		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(patienceOf(s.Step, change)),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 	}}
 }
 
-func (g *gate) decide(d protocol.Decision, approved bool) {
+// patienceOf is how long a gate waits: as long as the step says, or less if the rules say so.
+func patienceOf(step task.Step, change activities.Change) time.Duration {
+	patience := step.Gate.Patience()
+	if r := change.Policy; r != nil && r.Within > 0 {
+		return min(patience, r.Within)
+	}
+	return patience
+}
+
+func clipDecision(d protocol.Decision) protocol.Decision {
 	d.Who, d.Why = payload.Clip(d.Who, payload.MaxName), payload.Clip(d.Why, payload.MaxWhy)
+	return d
+}
+
+// assentOf is an approval of the gate. Where no rule asks for a name, nobody has to give one.
+func (g *gate) assentOf(d protocol.Decision, now time.Time) activities.Assent {
+	if !g.view.Change.Policy.Asks() {
+		d.Who = protocol.OrSomebody(d.Who)
+	}
+	return activities.Assent{Who: d.Who, Why: d.Why, At: now}
+}
+
+func (g *gate) settle(d protocol.Decision, approved bool) {
 	g.decision, g.approved, g.by = &d, approved, protocol.OrSomebody(d.Who)
 	if d.Why != "" {
 		g.by += ": " + d.Why
 	}
+}
+
+// approvers says who has approved the change, and by which rules they were asked.
+func (g *gate) approvers() string {
+	names := make([]string, len(g.view.Assents))
+	for i, a := range g.view.Assents {
+		names[i] = a.String()
+	}
+	text := strings.Join(names, ", ")
+	if rules := g.view.Change.Policy; rules.Asks() {
+		text += "; " + rules.Name()
+	}
+	return text
 }
 
 // awaitDecision returns nil if the gate was approved in time. A cancellation takes precedence over
@@ -157,11 +214,20 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !inTime && !g.isRejected():
-		return rejection{step.ID, fmt.Sprintf("nobody approved step %s within %s", step.ID, step.Gate.Patience())}
+		return rejection{step.ID, fmt.Sprintf("%s approved step %s within %s", g.whoHas(), step.ID,
+			patienceOf(step, g.view.Change))}
 	case g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("step %s was rejected by %s", step.ID, g.by)}
 	}
 	return nil
+}
+
+// whoHas begins a sentence about too few approvals.
+func (g *gate) whoHas() string {
+	if len(g.view.Assents) == 0 {
+		return "nobody"
+	}
+	return "not enough persons (" + g.view.Waits + ")"
 }
 
 func (g *gate) isRejected() bool { return g.decision != nil && !g.approved }
@@ -184,6 +250,6 @@ func (g *gate) awaitLimit(ctx workflow.Context, step task.Step) (inTime bool, er
 // putOff puts the limit off by the time that the task was paused since the gate was opened. It
 // reports whether any is left.
 func (g *gate) putOff(ctx workflow.Context, step task.Step) bool {
-	g.view.Until = g.view.Since.Add(step.Gate.Patience() + calls.PausedSince(ctx, g.view.Since))
+	g.view.Until = g.view.Since.Add(patienceOf(step, g.view.Change) + calls.PausedSince(ctx, g.view.Since))
 	return g.view.Until.After(workflow.Now(ctx))
 }

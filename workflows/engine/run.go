@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/workflow"
@@ -31,7 +32,9 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	}
 	t.Saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
 	t.Schedule = newSchedule(t.details.markStale)
-	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, alert: t.SendAlert}
+	agent := func() string { return agentOf(ctx) }
+	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, alert: t.SendAlert, agent: agent,
+		changed: t.details.markStale, now: func() time.Time { return workflow.Now(ctx) }}
 	t.Parks = &parks{
 		schedule: t.Schedule, ending: t.Ending, correct: t.correctStep, alert: t.SendAlert,
 		replaced: t.replaceParams,

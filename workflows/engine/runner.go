@@ -64,7 +64,7 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *Step) error {
 			return err
 		}
 		r.schedule.setState(s, protocol.Running)
-		forward.Want, forward.Consent = s.approved, s.consent()
+		forward.Want, forward.Consent, forward.Assents = s.approved, s.consent(), s.assents
 		result, err := calls.RunStep[activities.Result](ctx, r.calls, s.Step, s.Step.Uses, s.title(), forward)
 		returned()
 		switch {
@@ -78,9 +78,9 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *Step) error {
 				r.room.addBytes(payload.SizeOf(known))
 			}
 			return nil
-		case s.approved != "" && calls.IsType(err, activities.StaleApproval):
-			s.AddNotes("the target changed after the plan: planned anew")
-			s.approved, s.isApproved = "", false
+		case calls.IsType(err, activities.StaleApproval):
+			s.AddNotes("the target, or what must be approved, changed after the plan: planned anew")
+			s.approved, s.isApproved, s.assents = "", false, nil
 		case !s.isApproved && calls.IsType(err, activities.Asks):
 			s.approved, s.mustAsk = "", true
 		case calls.IsUnknown(err) && ctx.Err() == nil && !s.Step.ReadOnly:
@@ -134,12 +134,16 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *Step) (activities.For
 		Commits: s.Step.Commits, Keep: r.keep, Pinned: r.pinned, Redoes: r.redoes[s.Step.ID], Corrected: s.corrected,
 	})
 	forward.Step = step
-	if len(s.Step.Intent) > 0 {
-		forward.Agent, _ = workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeAgent)
-	}
+	forward.Agent = agentOf(ctx)
 	s.Seq = forward.Entry.Seq
 	r.savepoints.mark(savepoint, s.Seq)
 	return forward, nil
+}
+
+// agentOf is who the task is for, as it claims.
+func agentOf(ctx workflow.Context) string {
+	agent, _ := workflow.GetTypedSearchAttributes(ctx).GetKeyword(protocol.AttributeAgent)
+	return agent
 }
 
 // approveStep plans a step and, if a person must be asked, waits at its gate. A gate that an
@@ -158,11 +162,11 @@ func (r *stepRunner) approveStep(ctx workflow.Context, s *Step, forward activiti
 		}
 		r.gates.ask(ctx, s, forward.Entry, change, cmp.Or(why, "its worker makes this change only with an approval"))
 	}
-	digest := s.Gate.view.Change.Digest
+	gate := s.Gate
 	if err := r.gates.awaitApproval(ctx, s); err != nil {
 		return err
 	}
-	s.approved, s.isApproved = digest, true
+	s.approved, s.isApproved, s.assents = gate.view.Change.Digest, true, gate.view.Assents
 	return nil
 }
 

@@ -15,9 +15,10 @@ type Step struct {
 	Generation int
 	Seq        int               // of its entry; 0 if it has none
 	approved   activities.Digest // the change that may be made, until it is applied
-	isApproved bool              // a person has approved it
-	mustAsk    bool              // its worker makes no change that a person has not approved
-	err        error             // what it ended with
+	isApproved bool              // as many as must have approved it
+	assents    []activities.Assent
+	mustAsk    bool  // its worker makes no change that a person has not approved
+	err        error // what it ended with
 
 	pendingNeeds int     // the number of its needs that are not done
 	dependents   []*Step // the steps that need it
@@ -116,7 +117,7 @@ type gate struct {
 	view     protocol.GateView
 	decision *protocol.Decision // nil until somebody decides
 	approved bool
-	by       string // who has decided it, and why
+	by       string // who has decided it last, and why
 }
 
 // park is a step's waiting for a person.

@@ -58,9 +58,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) 
 			ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo,
 		})
 		forward.Step = activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check}
-		if len(step.Intent) > 0 {
-			forward.Agent = compiled.Agent
-		}
+		forward.Agent = compiled.Agent
 		change, err := calls.RunStep[activities.Change](ctx, slots, step, step.Uses+".plan", "plan "+step.ID, forward)
 		if err != nil {
 			p.Unknown = compensations.Reason(err)

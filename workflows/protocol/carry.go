@@ -70,18 +70,19 @@ func (c Carry) PackedSize() (int, error) { return packed.Size(bareCarry(c)) }
 
 // StepCarry is the state of a step.
 type StepCarry struct {
-	State      StepState         `json:"state,omitempty"`
-	Generation int               `json:"generation,omitempty"`
-	Seq        int               `json:"seq,omitempty"`
-	Openings   int               `json:"openings,omitempty"`
-	Approved   activities.Digest `json:"approved,omitempty"`
-	IsApproved bool              `json:"isApproved,omitempty"`
-	Gate       *GateCarry        `json:"gate,omitempty"`
-	Park       *ParkCarry        `json:"park,omitempty"`
-	Corrected  bool              `json:"corrected,omitempty"`
-	Notes      []string          `json:"notes,omitempty"`
-	Tried      []Tried           `json:"tried,omitempty"`
-	Error      string            `json:"error,omitempty"`
+	State      StepState           `json:"state,omitempty"`
+	Generation int                 `json:"generation,omitempty"`
+	Seq        int                 `json:"seq,omitempty"`
+	Openings   int                 `json:"openings,omitempty"`
+	Approved   activities.Digest   `json:"approved,omitempty"`
+	IsApproved bool                `json:"isApproved,omitempty"`
+	Assents    []activities.Assent `json:"assents,omitempty"`
+	Gate       *GateCarry          `json:"gate,omitempty"`
+	Park       *ParkCarry          `json:"park,omitempty"`
+	Corrected  bool                `json:"corrected,omitempty"`
+	Notes      []string            `json:"notes,omitempty"`
+	Tried      []Tried             `json:"tried,omitempty"`
+	Error      string              `json:"error,omitempty"`
 }
 
 // GateCarry is an open gate. A signal may have decided it at the last moment.

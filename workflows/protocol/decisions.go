@@ -68,6 +68,8 @@ type DecisionAnswer struct {
 	Step string `json:"step"`
 	// State is that of the step behind its gate, or after its park.
 	State StepState `json:"state,omitempty"`
+	// Waits says whose approvals are still missing, where the rules of a worker ask for several.
+	Waits string `json:"waits,omitempty"`
 	// Undo is that of the undo that was decided about.
 	Undo compensations.UndoState `json:"undo,omitempty"`
 	// Phase is that of the task, and Cause why it goes no further.

@@ -160,8 +160,12 @@ type GateView struct {
 	Opening int               `json:"opening"`
 	Why     string            `json:"why"`
 	Change  activities.Change `json:"change"`
-	Since   time.Time         `json:"since"`
-	Until   time.Time         `json:"until"`
+	// Assents are the approvals so far, where the rules of a worker ask for several persons, and Waits
+	// says whose are still missing.
+	Assents []activities.Assent `json:"assents,omitempty"`
+	Waits   string              `json:"waits,omitempty"`
+	Since   time.Time           `json:"since"`
+	Until   time.Time           `json:"until"`
 }
 
 // StepNow answers the query "step": all about one step, whole where a State has only a part.

@@ -8,7 +8,7 @@ func (s Step) NeedsApproval(c activities.Change) (why string, asked bool) {
 		return why, true
 	}
 	switch {
-	case s.Gate.Mode == GateAsk && (!c.Unchanged || !s.Gate.Risky):
+	case s.Gate.Mode == GateAsk && (!s.Gate.Risky || !c.Unchanged && !c.IsAllowed()):
 		return s.Gate.Why, true
 	case s.Gate.Mode == GateAuto && !c.Unchanged && c.Risk != activities.Low:
 		return "its risk is " + string(c.Risk), true
