@@ -180,7 +180,7 @@ that of a running "starter dev", else localhost:7233.
 		p.runCommand(), p.sessionCommand(), p.watchCommand(), p.showCommand(), p.listCommand(),
 		p.approveCommand(), p.rejectCommand(), p.resolveCommand(), p.cancelCommand(),
 		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(), p.orphansCommand(),
-		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(),
+		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(), p.policyCommand(),
 		p.mcpCommand(), p.serveCommand(), p.envCommand(),
 	)
 	if p.worker == nil {

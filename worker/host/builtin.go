@@ -26,6 +26,7 @@ type builtin struct {
 	converter converter.DataConverter
 	registry  *activities.Registry
 	config    Config
+	rules     activities.Rules // nil without a policy
 	// retention is how long the namespace keeps closed workflows; 0 means for ever.
 	retention time.Duration
 }
@@ -33,7 +34,8 @@ type builtin struct {
 // host is what this worker offers its actions.
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
-		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config)}
+		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
+		Passes: passesOf(b.config)}
 }
 
 func (b builtin) register(to activities.Registrar) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/yamlfile"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
@@ -74,12 +75,16 @@ type Config struct {
 	// can show. Ask shows the beginning, and says how much is missing. Defaults to "ask".
 	CutDiffs string `yaml:"cutDiffs"`
 
+	// Policy is the file of the rules that decide what happens without a person, what with whom, and
+	// what not at all. Relative to the folder of the config file. Defaults to none.
+	Policy string `yaml:"policy"`
+
 	// Worlds are the settings of the worlds that it opens: the Settings of their packages. In the
 	// file, each is a section with the name of its world (Kinds). Defaults to none.
 	Worlds []activities.Settings `yaml:"-"`
 
 	file    string // where it was read from
-	written map[string]written
+	written yamlfile.Places
 }
 
 // The values of Config.CutDiffs.

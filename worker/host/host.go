@@ -74,6 +74,10 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err := config.checkGates(registry.Specs()); err != nil {
 		return nil, err
 	}
+	rules, err := config.openPolicy()
+	if err != nil {
+		return nil, err
+	}
 	if err := checkAttributes(ctx, o.Client, o.Namespace); err != nil {
 		return nil, err
 	}
@@ -90,7 +94,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		}
 	}
 	own := builtin{
-		server: server, converter: o.DataConverter, registry: registry, config: config, retention: keeps,
+		server: server, converter: o.DataConverter, registry: registry, config: config, rules: rules, retention: keeps,
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {

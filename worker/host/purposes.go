@@ -1,30 +1,22 @@
 package host
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/internal/durable"
 )
 
-// purposes are what steps on this host were for, within a window: a file for each in a folder of
-// the state folder, named by the purpose and the step's token. Nothing is locked: who begins writes
-// a note before it looks for others, so of two that begin at once both are asked about.
-type purposes struct {
-	dir    string
-	window time.Duration
-	now    func() time.Time
-}
+// purposes are what steps on this host were for, within a window: notes that are named by the purpose
+// and the step's token. Who begins writes a note before it looks for others, so of two that begin at
+// once both are asked about.
+type purposes struct{ notes[noted] }
 
 func purposesOf(c Config) purposes {
-	return purposes{filepath.Join(c.State, "purposes"), c.Purposes, time.Now}
+	return purposes{notes[noted]{filepath.Join(c.State, "purposes"), c.Purposes, time.Now, "what a step was for"}}
 }
 
 // noted is the content of a file.
@@ -35,13 +27,9 @@ type noted struct {
 	Let bool `json:"let,omitempty"`
 }
 
-var tokenForm = regexp.MustCompile(`^[0-9A-Za-z]+$`)
-
-func (p purposes) path(purpose activities.Digest, token string) (string, error) {
-	if !tokenForm.MatchString(token) {
-		return "", activities.Errorf(activities.Refused, "%q is no token of a step", token)
-	}
-	return filepath.Join(p.dir, prefixOf(purpose)+token), nil
+// deedName is what the note of a deed for a purpose is called.
+func deedName(purpose activities.Digest, token string) (string, error) {
+	return prefixOf(purpose) + token, checkToken(token)
 }
 
 // prefixOf is what the names of files begin with that are of one purpose.
@@ -52,21 +40,14 @@ func prefixOf(purpose activities.Digest) string {
 // Begin implements activities.Purposes.
 func (p purposes) Begin(purpose activities.Digest, d activities.Deed) (earlier *activities.Deed, isNew bool,
 	err error) {
-	path, err := p.path(purpose, d.Token)
-	if err != nil {
-		return nil, false, err
-	}
-	if err := p.prune(); err != nil {
+	name, err := deedName(purpose, d.Token)
+	if err := errors.Join(err, p.prepare(), p.prune()); err != nil {
 		return nil, false, err
 	}
 	d.At = p.now()
-	content, err := json.Marshal(noted{Deed: d})
-	if err != nil {
-		return nil, false, err
-	}
-	switch err := durable.Create(path, content); {
+	switch err := p.create(name, noted{Deed: d}); {
 	case errors.Is(err, fs.ErrExist):
-		own, err := readNoted(path)
+		own, err := p.read(name)
 		if err != nil || own.Let {
 			return nil, false, err
 		}
@@ -81,15 +62,15 @@ func (p purposes) Begin(purpose activities.Digest, d activities.Deed) (earlier *
 
 // Earlier implements activities.Purposes.
 func (p purposes) Earlier(purpose activities.Digest, d activities.Deed) (last *activities.Deed, err error) {
-	files, err := os.ReadDir(p.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := p.list()
+	if err != nil {
 		return nil, err
 	}
-	for _, f := range files {
-		if !strings.HasPrefix(f.Name(), prefixOf(purpose)) {
+	for _, name := range names {
+		if !strings.HasPrefix(name, prefixOf(purpose)) {
 			continue
 		}
-		n, err := readNoted(filepath.Join(p.dir, f.Name()))
+		n, err := p.read(name)
 		if errors.Is(err, fs.ErrNotExist) { // it was withdrawn meanwhile
 			continue
 		}
@@ -105,69 +86,28 @@ func (p purposes) Earlier(purpose activities.Digest, d activities.Deed) (last *a
 
 // Let implements activities.Purposes.
 func (p purposes) Let(purpose activities.Digest, d activities.Deed) error {
-	path, err := p.path(purpose, d.Token)
+	name, err := deedName(purpose, d.Token)
 	if err != nil {
 		return err
 	}
-	n, err := readNoted(path)
+	n, err := p.read(name)
 	if err != nil || n.Let {
 		return err
 	}
 	n.Let = true
-	content, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	return durable.Replace(path, content)
+	return p.replace(name, n)
 }
 
 // Withdraw implements activities.Purposes.
 func (p purposes) Withdraw(token string) error {
-	files, err := os.ReadDir(p.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := p.list()
+	if err != nil {
 		return err
 	}
-	for _, f := range files {
-		if strings.HasSuffix(f.Name(), "-"+token) {
-			return p.remove(f.Name())
+	for _, name := range names {
+		if strings.HasSuffix(name, "-"+token) {
+			return p.remove(name)
 		}
 	}
 	return nil
-}
-
-// prune makes the folder, and forgets what is older than the window.
-func (p purposes) prune() error {
-	if err := os.MkdirAll(p.dir, 0o700); err != nil {
-		return err
-	}
-	files, err := os.ReadDir(p.dir)
-	for _, f := range files {
-		info, err := f.Info()
-		if err == nil && p.now().After(info.ModTime().Add(p.window)) {
-			err = p.remove(f.Name())
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return err
-}
-
-func (p purposes) remove(name string) error {
-	if err := os.Remove(filepath.Join(p.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return durable.SyncFolder(p.dir)
-}
-
-func readNoted(path string) (n noted, err error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return n, err
-	}
-	if err := json.Unmarshal(content, &n); err != nil {
-		return n, activities.Errorf(activities.DamagedRecord,
-			"%s, which says what a step was for, is damaged (%v): see what was done lately, then remove it", path, err)
-	}
-	return n, nil
 }

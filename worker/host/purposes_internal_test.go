@@ -13,7 +13,7 @@ import (
 
 func TestAPurposeIsRememberedForItsWindowAndUntilItIsWithdrawn(t *testing.T) {
 	now := time.Now()
-	p := purposes{filepath.Join(t.TempDir(), "[state]"), 24 * time.Hour, func() time.Time { return now }}
+	p := purposes{notes[noted]{filepath.Join(t.TempDir(), "[state]"), 24 * time.Hour, func() time.Time { return now }, "it"}}
 	pay, other := activities.DigestOf([]byte("pay")), activities.DigestOf([]byte("other"))
 	begin := func(purpose activities.Digest, task, token string) string {
 		earlier, _, err := p.Begin(purpose, activities.Deed{Task: task, Step: "s", Token: token})

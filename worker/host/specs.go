@@ -50,6 +50,9 @@ func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...acti
 	if err := c.checkGates(registry.Specs()); err != nil {
 		return v, err
 	}
+	if _, err := c.openPolicy(); err != nil {
+		return v, err
+	}
 	_, problems := registry.Journals(ctx)
 	host := builtin{config: c, registry: registry}.host()
 	for i, s := range compiled.Steps {

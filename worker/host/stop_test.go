@@ -58,14 +58,20 @@ func (slow) Release(context.Context, activities.Entry) error { return nil }
 // process is a worker with a client of its own, as its process has; stop ends both.
 func process(t *testing.T, a activities.Action, dc converter.DataConverter) (stop func()) {
 	t.Helper()
+	return processOf(t, host.Config{State: t.TempDir()}, a, dc)
+}
+
+// processOf is a process with a config of its own.
+func processOf(t *testing.T, config host.Config, a activities.Action, dc converter.DataConverter) (stop func()) {
+	t.Helper()
 	server := servertest.Shared(t)
 	options := server.ClientOptions()
 	options.DataConverter = dc
+	config.Host, config.Queue = "build-1", t.Name()
+	config.StopTimeout, config.Heartbeat = 100*time.Millisecond, 2*time.Second
 	c, err := client.Dial(options)
 	require.NoError(t, err)
-	w, err := host.Start(t.Context(), host.Config{
-		Host: "build-1", Queue: t.Name(), State: t.TempDir(), StopTimeout: 100 * time.Millisecond, Heartbeat: 2 * time.Second,
-	}, host.Options{
+	w, err := host.Start(t.Context(), config, host.Options{
 		Client: c, Namespace: server.Namespace, DataConverter: dc,
 		Worlds: []activities.World{{
 			Name: "slow", Actions: []activities.Action{a}, Journal: func(context.Context) (string, error) { return "j", nil },

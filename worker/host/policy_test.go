@@ -1,0 +1,318 @@
+package host_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	world "github.com/seed-62bf7108/unwind/activities/sqlite"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+const people = "groups: {dba: [ann, bob], sre: [cy]}\nrules:\n"
+
+// The rules of these tests.
+const (
+	allowAll  = people + "  - {name: trusted, when: 'step.world == \"sqlite\"', then: allow, why: they are toys}\n"
+	denyBig   = people + "  - {name: big-deletes, when: 'change.counts.exists(c, c.removed > 10)', then: deny, why: too many rows}\n"
+	askTwo    = people + "  - {name: big-deletes, when: 'change.counts.exists(c, c.removed > 10)', then: ask, from: [{group: dba}, {group: sre}]}\n"
+	askReader = people + "  - {name: reads, when: 'step.action == \"sqlite.query\"', then: ask, from: [{group: dba}]}\n"
+)
+
+func policyFile(t *testing.T, content string) (file string) {
+	file = filepath.Join(t.TempDir(), "policy.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
+	return file
+}
+
+// ruled is a worker with a policy, and a database with twenty rows.
+type ruled struct {
+	*stage
+	database string
+}
+
+func serveRuled(t *testing.T, rules string) ruled {
+	root := t.TempDir()
+	r := ruled{serve(t, host.Config{
+		Worlds: []activities.Settings{&world.Settings{Roots: []string{root}}}, Policy: policyFile(t, rules),
+	}, host.Options{Register: func(to worker.Registry) { to.RegisterWorkflow(act) }}), filepath.Join(root, "shop.db")}
+	r.fill()
+	return r
+}
+
+// fill makes the database.
+func (r ruled) fill() {
+	conn, err := sqlite.OpenConn(r.database)
+	require.NoError(r, err)
+	require.NoError(r, sqlitex.ExecuteScript(conn, `CREATE TABLE plan (id INTEGER PRIMARY KEY);
+		INSERT INTO plan WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20) SELECT i FROM n;`, nil))
+	require.NoError(r, conn.Close())
+}
+
+// rows is how many rows there are.
+func (r ruled) rows() (n int) {
+	conn, err := sqlite.OpenConn(r.database, sqlite.OpenReadOnly)
+	require.NoError(r, err)
+	defer conn.Close()
+	n, err = sqlitex.ResultInt(conn.Prep("SELECT count(*) FROM plan"))
+	require.NoError(r, err)
+	return n
+}
+
+// run starts a task of one step, by an agent.
+func (r ruled) run(uses, sql string) client.WorkflowRun {
+	return r.start(map[string]any{"name": "tidy", "agent": "bot", "steps": []any{map[string]any{
+		"id": "tidy", "uses": uses, "with": map[string]any{"database": r.database, "sql": sql},
+	}}})
+}
+
+func (r ruled) gateOf(run client.WorkflowRun) (g protocol.GateView) {
+	r.Helper()
+	require.Eventually(r, func() bool {
+		gates := r.stateOf(run.GetID()).Gates
+		if len(gates) == 1 {
+			g = gates[0]
+		}
+		return len(gates) == 1
+	}, waitFor, tick)
+	return g
+}
+
+func (r ruled) approve(run client.WorkflowRun, g protocol.GateView, who string) (answer protocol.DecisionAnswer, err error) {
+	handle, err := r.Client.UpdateWorkflow(r.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: run.GetID(), UpdateName: protocol.UpdateApprove, WaitForStage: client.WorkflowUpdateStageCompleted,
+		Args: []any{protocol.Decision{Step: g.Step, Digest: g.Digest, Who: who}},
+	})
+	if err == nil {
+		err = handle.Get(r.Context(), &answer)
+	}
+	return answer, err
+}
+
+func (r ruled) hasNoRecord() {
+	r.Helper()
+	records, _, err := r.worker.Registry.Records()["sqlite"].Records(r.Context())
+	require.NoError(r, err)
+	require.Empty(r, records, "the journal is empty")
+}
+
+const deleteAll = "DELETE FROM plan"
+
+func TestARuleLetsAChangeOfHighRiskPassWithoutAPerson(t *testing.T) {
+	r := serveRuled(t, allowAll)
+	report, err := r.end(r.run("sqlite.exec", deleteAll))
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Zero(t, r.rows())
+}
+
+func TestARuleDeniesAChangeBeforeAnythingIsTouched(t *testing.T) {
+	r := serveRuled(t, denyBig)
+	run := r.run("sqlite.exec", deleteAll)
+	_, err := r.end(run)
+	require.ErrorContains(t, err, "Denied")
+	require.ErrorContains(t, err, "this worker's policy denies the change: rules big-deletes@")
+	require.ErrorContains(t, err, "(too many rows)")
+	require.Equal(t, 20, r.rows())
+	r.hasNoRecord()
+
+	report, err := r.end(r.run("sqlite.exec", "DELETE FROM plan WHERE id < 5"))
+	require.NoError(t, err, "what no rule denies is done")
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Equal(t, 16, r.rows())
+}
+
+func TestTwoGroupsMustApprove(t *testing.T) {
+	r := serveRuled(t, askTwo)
+	run := r.run("sqlite.exec", deleteAll)
+	g := r.gateOf(run)
+	require.Equal(t, "0 of 2: still one of dba (ann, bob), and one of sre (cy)", g.Waits)
+	for who, why := range map[string]string{
+		"bot":     "bot is the agent of this task: another one must approve what it does",
+		"mallory": "mallory is in none of the groups that must approve",
+		"":        "it does not say who approves",
+	} {
+		_, err := r.approve(run, g, who)
+		require.ErrorContains(t, err, why)
+	}
+	answer, err := r.approve(run, g, "ann@laptop")
+	require.NoError(t, err)
+	require.Equal(t, "1 of 2: still one of sre (cy)", answer.Waits)
+	_, err = r.approve(run, g, "ann")
+	require.ErrorContains(t, err, "ann has approved it already; 1 of 2: still one of sre (cy)")
+	require.Equal(t, 20, r.rows())
+	r.hasNoRecord()
+	_, err = r.approve(run, g, "cy")
+	require.NoError(t, err)
+	report, err := r.end(run)
+	require.NoError(t, err)
+	require.Zero(t, r.rows())
+	require.Len(t, report.Steps, 1)
+	require.Contains(t, report.Steps[0].Notes, "approved by ann@laptop, cy; rules big-deletes@"+g.Change.Policy.Version.Short())
+}
+
+func TestAReadingStepIsJudgedToo(t *testing.T) {
+	r := serveRuled(t, askReader)
+	run := r.run("sqlite.query", "SELECT * FROM plan")
+	g := r.gateOf(run)
+	require.Equal(t, "0 of 1: still one of dba (ann, bob)", g.Waits)
+	_, err := r.approve(run, g, "bob")
+	require.NoError(t, err)
+	_, err = r.end(run)
+	require.NoError(t, err)
+}
+
+// act is a workflow of somebody who may start workflows, and calls an action by himself.
+func act(ctx workflow.Context, queue string, f activities.Forward) error {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: queue, StartToCloseTimeout: time.Minute,
+		HeartbeatTimeout: 10 * time.Second})
+	f.OriginalRunID = workflow.GetInfo(ctx).WorkflowExecution.RunID
+	f.Entry.Version, f.Entry.Since = activities.EntryVersion, workflow.Now(ctx)
+	f.Entry.Token = activities.NewToken(f.OriginalRunID, "forged", 1)
+	return workflow.ExecuteActivity(ctx, f.Entry.Action, f).Get(ctx, nil)
+}
+
+// An action that is called past the engine is judged as any other: what its caller claims of
+// approvals lets nothing pass that they would not.
+func TestAForgedApprovalIsRefused(t *testing.T) {
+	r := serveRuled(t, askTwo)
+	planned := r.run("sqlite.exec", deleteAll)
+	want := r.gateOf(planned).Change.Digest
+	place := r.placeOf(planned)
+	with, err := json.Marshal(map[string]any{"database": r.database, "sql": deleteAll})
+	require.NoError(t, err)
+	forged := activities.Forward{
+		Entry: activities.Entry{Step: "tidy", Action: "sqlite.exec", UndoType: "sqlite.exec.undo", Place: place,
+			Params: json.RawMessage(`{"database": "` + r.database + `"}`)},
+		Step: activities.Step{ID: "tidy", With: with}, Consent: activities.Approved, Want: want,
+	}
+	for who, f := range map[string][]activities.Assent{
+		"nobody": nil, "eve and mallory": {{Who: "eve"}, {Who: "mallory"}}, "ann alone": {{Who: "ann"}},
+		"ann twice": {{Who: "ann"}, {Who: "ann@elsewhere"}},
+	} {
+		forged.Assents = f
+		run, err := r.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: r.Name()}, act, place.Queue, forged)
+		require.NoError(t, err)
+		err = run.Get(t.Context(), nil)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app, who)
+		require.Equal(t, string(activities.StaleApproval), app.Type(), who)
+		require.Contains(t, app.Message(), "what was approved is not enough for the worker's policy", who)
+	}
+	forged.Consent, forged.Want = activities.Waived, ""
+	run, err := r.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: r.Name()}, act, place.Queue, forged)
+	require.NoError(t, err)
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, run.Get(t.Context(), nil), &app)
+	require.Equal(t, string(activities.Asks), app.Type())
+	require.Equal(t, 20, r.rows())
+	r.hasNoRecord()
+}
+
+// placeOf is where the step of a task acts, by what its plan was given.
+func (r ruled) placeOf(run client.WorkflowRun) activities.Place {
+	r.Helper()
+	history := r.Client.GetWorkflowHistory(r.Context(), run.GetID(), run.GetRunID(), false, 1)
+	for history.HasNext() {
+		event, err := history.Next()
+		require.NoError(r, err)
+		scheduled := event.GetActivityTaskScheduledEventAttributes()
+		if scheduled.GetActivityType().GetName() != "sqlite.exec.plan" {
+			continue
+		}
+		var f activities.Forward
+		require.NoError(r, r.converter().FromPayload(scheduled.Input.Payloads[0], &f))
+		return f.Entry.Place
+	}
+	require.Fail(r, "it was not planned")
+	return activities.Place{}
+}
+
+// What was approved under other rules is judged by those of the moment.
+func TestAPolicyThatChangesBetweenApprovalAndActCounts(t *testing.T) {
+	c, state, root := servertest.Client(t), t.TempDir(), t.TempDir()
+	r := ruled{&stage{T: t, Server: recovery.Server{Client: c, Namespace: servertest.Shared(t).Namespace}},
+		filepath.Join(root, "shop.db")}
+	r.fill()
+	work := func(rules string) (stop func()) {
+		return processOf(t, host.Config{State: state, Policy: policyFile(t, rules),
+			Worlds: []activities.Settings{&world.Settings{Roots: []string{root}}}}, slow{}, nil)
+	}
+	stop := work(people + "  - {name: one, when: 'true', then: ask, from: [{group: dba}]}\n")
+	run := r.run("sqlite.exec", deleteAll)
+	g := r.gateOf(run)
+	stop()
+	// the approval arrives while no worker judges, and a worker with another policy takes it
+	require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", protocol.SignalApprove,
+		protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}))
+	t.Cleanup(work(askTwo))
+	var again protocol.GateView
+	require.Eventually(t, func() bool {
+		gates := r.stateOf(run.GetID()).Gates
+		if len(gates) == 1 && gates[0].Opening == 2 {
+			again = gates[0]
+		}
+		return again.Step != ""
+	}, waitFor, tick)
+	require.Equal(t, "0 of 2: still one of dba (ann, bob), and one of sre (cy)", again.Waits, "it begins anew")
+	require.Equal(t, 20, r.rows())
+	for _, who := range []string{"bob", "cy"} {
+		_, err := r.approve(run, again, who)
+		require.NoError(t, err)
+	}
+	_, err := r.end(run)
+	require.NoError(t, err)
+	require.Zero(t, r.rows())
+}
+
+// A step that a policy has let act, and whose worker died, is finished under any other.
+func TestAnAttemptAfterTheDeathOfItsWorkerIsNotJudgedAgain(t *testing.T) {
+	a := slow{calls: make(chan int, 1)}
+	a.calls <- 0
+	state := t.TempDir()
+	config := func(rules string) host.Config { return host.Config{State: state, Policy: policyFile(t, rules)} }
+	stop := processOf(t, config(people+"  - {name: work, when: 'true', then: allow}\n"), a, nil)
+	c := servertest.Client(t)
+	start := func(id string) client.WorkflowRun {
+		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: t.Name() + id, TaskQueue: t.Name()},
+			protocol.AgentTaskType, json.RawMessage(`{"name": "take long", "steps": [{"id": "long", "uses": "slow.work"}]}`))
+		require.NoError(t, err)
+		return run
+	}
+	run := start("")
+	require.Eventually(t, func() bool {
+		calls := <-a.calls
+		a.calls <- calls
+		return calls > 0
+	}, waitFor, tick)
+	stop()
+	t.Cleanup(processOf(t, config(people+"  - {name: work, when: 'true', then: deny}\n"), a, nil))
+	require.NoError(t, run.Get(t.Context(), nil))
+	require.Equal(t, 2, <-a.calls)
+	require.ErrorContains(t, start("-later").Get(t.Context(), nil), "this worker's policy denies the change")
+}
+
+func TestABadPolicyKeepsAWorkerFromStarting(t *testing.T) {
+	file := policyFile(t, people+"  - {name: a, when: 'change.riks == \"high\"', then: ask}\n")
+	_, err := host.Start(t.Context(), host.Config{Host: "build-1", Queue: t.Name(), State: t.TempDir(), Policy: file},
+		host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
+	require.ErrorContains(t, err, "config: policy: "+file+":3: rules[0].when: \"change.riks == \\\"high\\\"\": undefined field 'riks'")
+	_, err = host.Start(t.Context(), host.Config{Host: "build-1", Queue: t.Name(), State: t.TempDir(), Policy: file + ".gone"},
+		host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

@@ -1,0 +1,13 @@
+// Package policy judges changes by the rules of a worker: a file of conditions in CEL, each with what
+// becomes of a change that meets it. See docs/policies.md.
+//
+//	groups:
+//	  dba: [ann, bob]
+//	rules:
+//	  - name: big-deletes
+//	    when: change.counts.exists(c, c.removed > 1000)
+//	    then: ask
+//	    from: [{group: dba}]
+//
+// A rule that cannot be evaluated asks. Of the rules that match, the strictest counts.
+package policy

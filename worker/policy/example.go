@@ -1,0 +1,144 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// Example is a change, and what the rules must decide about it.
+type Example struct {
+	Name   string         `yaml:"name"`
+	Task   Task           `yaml:"task"`
+	Step   Step           `yaml:"step"`
+	With   map[string]any `yaml:"with"`
+	Change Change         `yaml:"change"`
+	// Time is when the step would act, as in 2026-01-05T12:00:00Z. Defaults to then, a Monday.
+	Time string `yaml:"time"`
+	Host string `yaml:"host"`
+	// Want is the verdict, or none if no rule matches.
+	Want string `yaml:"want"`
+	// Rules are those that must have decided. Defaults to any.
+	Rules []string `yaml:"rules"`
+}
+
+// none is what an example wants that no rule matches.
+const none = "none"
+
+// usualTime is when an example acts that does not say it.
+var usualTime = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+
+var (
+	risks      = []string{string(activities.Low), string(activities.Medium), string(activities.High)}
+	strategies = []string{string(activities.Snapshot), string(activities.Transaction), string(activities.Compensation),
+		string(activities.Irreversible), string(activities.NoUndo)}
+	wants = []string{string(activities.Allows), string(activities.Asked), string(activities.Denies), none}
+)
+
+func (l *loader) checkExamples(examples []Example, rules []rule) {
+	for i, e := range examples {
+		field := fmt.Sprintf("examples[%d]", i)
+		if e.Name == "" {
+			l.badf(field+".name", "it is missing; say in a few words what it shows")
+		}
+		l.checkOneOf(field+".want", e.Want, wants)
+		if e.Change.Risk != "" {
+			l.checkOneOf(field+".change.risk", e.Change.Risk, risks)
+		}
+		if e.Change.Strategy != "" {
+			l.checkOneOf(field+".change.strategy", e.Change.Strategy, strategies)
+		}
+		if _, err := e.inputs(); err != nil {
+			l.badf(field+".time", "%q must be a time, as in 2026-01-05T12:00:00Z", e.Time)
+		}
+		for j, name := range e.Rules {
+			if !slices.ContainsFunc(rules, func(r rule) bool { return r.name == name }) {
+				l.badf(fmt.Sprintf("%s.rules[%d]", field, j), "there is no rule %q; name one of this file", name)
+			}
+		}
+	}
+}
+
+func (l *loader) checkOneOf(field, value string, known []string) {
+	if slices.Contains(known, value) {
+		return
+	}
+	fix := task.SuggestNearest(value, known)
+	if fix == "" {
+		fix = "it must be one of " + strings.Join(known, ", ")
+	}
+	l.badf(field, "%q is not known; %s", value, fix)
+}
+
+// inputs are what the rules see of the example. What it leaves out is harmless.
+func (e Example) inputs() (inputs, error) {
+	in := inputs{task: e.Task, step: e.Step, change: e.Change, time: usualTime, host: e.Host}
+	if e.Time != "" {
+		at, err := time.Parse(time.RFC3339, e.Time)
+		if err != nil {
+			return in, err
+		}
+		in.time = at
+	}
+	if in.step.World == "" {
+		in.step.World = activities.WorldOf(e.Step.Action)
+	}
+	if in.change.Risk == "" {
+		in.change.Risk = string(activities.Low)
+	}
+	raw, err := json.Marshal(e.With)
+	if err != nil {
+		return in, err
+	}
+	if e.With == nil {
+		raw = nil
+	}
+	in.with, err = parametersOf(raw)
+	return in, err
+}
+
+// Tried is what the rules have decided about an example.
+type Tried struct {
+	Example string
+	// Wrong says what differs from what the example wants; empty if nothing does.
+	Wrong string
+}
+
+// TryExamples has the rules decide about each example of the file.
+func (p *Policy) TryExamples() (all []Tried) {
+	for _, e := range p.examples {
+		in, err := e.inputs()
+		if err != nil {
+			all = append(all, Tried{e.Name, err.Error()})
+			continue
+		}
+		all = append(all, Tried{e.Name, e.compare(p.judge(in))})
+	}
+	return all
+}
+
+// compare says how a ruling differs from what the example wants.
+func (e Example) compare(r *activities.Ruling) string {
+	verdict, by := none, ""
+	var names []string
+	if r != nil {
+		verdict, by = string(r.Verdict), ", by "+r.Describe()
+		for _, rule := range r.Rules {
+			names = append(names, rule.Name)
+		}
+	}
+	slices.Sort(names)
+	wanted := slices.Sorted(slices.Values(e.Rules))
+	switch {
+	case verdict != e.Want:
+		return fmt.Sprintf("it is %s%s, and should be %s", verdict, by, e.Want)
+	case len(wanted) > 0 && !slices.Equal(names, wanted):
+		return fmt.Sprintf("it is %s as it should be, but%s, and not by %s", verdict, by, strings.Join(wanted, ", "))
+	}
+	return ""
+}

@@ -1,0 +1,150 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/ext"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Task is the task of a step, as rules see it. The agent is a claim.
+type Task struct {
+	ID    string `yaml:"id"`
+	Agent string `yaml:"agent"`
+}
+
+// Step is a step, as rules see it. Host is empty where any worker may run it.
+type Step struct {
+	ID     string `yaml:"id"`
+	Action string `yaml:"action"`
+	World  string `yaml:"world"`
+	Host   string `yaml:"host"`
+}
+
+// Change is a change, as rules see it.
+type Change struct {
+	Summary   string   `yaml:"summary"`
+	Risk      string   `yaml:"risk"`
+	Strategy  string   `yaml:"strategy"`
+	Undo      string   `yaml:"undo"`
+	Losses    []string `yaml:"losses"`
+	Facts     []string `yaml:"facts"`
+	Counts    []Count  `yaml:"counts"`
+	Schema    []string `yaml:"schema"`
+	Keys      []string `yaml:"keys"`
+	Unchanged bool     `yaml:"unchanged"`
+	DiffBytes int64    `yaml:"diffBytes"`
+}
+
+// Count is how many items of a set come, go and change: see activities.Count.
+type Count struct {
+	Of      string `yaml:"of"`
+	Added   int64  `yaml:"added"`
+	Removed int64  `yaml:"removed"`
+	Changed int64  `yaml:"changed"`
+	Before  int64  `yaml:"before"`
+}
+
+// inputs are what a rule can look at.
+type inputs struct {
+	task   Task
+	step   Step
+	with   map[string]any
+	change Change
+	time   time.Time
+	host   string
+}
+
+// environment is the language of the rules: a name or a field that there is not does not compile.
+func environment() (*cel.Env, error) {
+	return cel.NewEnv(
+		ext.NativeTypes(reflect.TypeFor[Task](), reflect.TypeFor[Step](), reflect.TypeFor[Change](), reflect.TypeFor[Count](),
+			ext.ParseStructTag("yaml")),
+		cel.Variable("task", cel.ObjectType("policy.Task")),
+		cel.Variable("step", cel.ObjectType("policy.Step")),
+		cel.Variable("with", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("change", cel.ObjectType("policy.Change")),
+		cel.Variable("time", cel.TimestampType),
+		cel.Variable("host", cel.StringType),
+	)
+}
+
+func (in inputs) activation() map[string]any {
+	return map[string]any{"task": in.task, "step": in.step, "with": in.with, "change": in.change, "time": in.time,
+		"host": in.host}
+}
+
+func inputsOf(c activities.Case, host string, now time.Time) (inputs, error) {
+	with, err := parametersOf(c.Step.With)
+	return inputs{
+		task: Task{c.Task, c.Agent}, with: with, change: changeOf(c.Change), time: now, host: host,
+		step: Step{ID: c.Step.ID, Action: c.Action, World: activities.WorldOf(c.Action), Host: c.Host},
+	}, err
+}
+
+func changeOf(c activities.Change) Change {
+	seen := Change{
+		Summary: c.Summary, Risk: string(c.Risk), Strategy: string(c.Strategy), Undo: c.Undo, Losses: c.Losses,
+		Facts: c.Facts, Schema: c.Schema, Keys: c.Keys, Unchanged: c.Unchanged, DiffBytes: int64(len(c.Diff)),
+	}
+	for _, n := range c.Counts {
+		seen.Counts = append(seen.Counts, Count(n))
+	}
+	return seen
+}
+
+// parametersOf decodes the parameters of a step: whole numbers as such, however long.
+func parametersOf(raw json.RawMessage) (map[string]any, error) {
+	with := map[string]any{}
+	if len(raw) == 0 {
+		return with, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(&with); err != nil {
+		return nil, fmt.Errorf("parameters: %w", err)
+	}
+	return exactly(with).(map[string]any), nil
+}
+
+// exactly replaces numbers as they are written by values.
+func exactly(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		if whole, err := v.Int64(); err == nil {
+			return whole
+		}
+		double, _ := v.Float64() // out of range it is infinite
+		return double
+	case map[string]any:
+		for name, item := range v {
+			v[name] = exactly(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = exactly(item)
+		}
+	}
+	return value
+}
+
+// fieldsToSee names all that a rule can look at.
+var fieldsToSee = func() string {
+	names := []string{"with (the step's parameters)", "time", "host"}
+	for name, kind := range map[string]reflect.Type{"task": reflect.TypeFor[Task](), "step": reflect.TypeFor[Step](),
+		"change": reflect.TypeFor[Change]()} {
+		for i := range kind.NumField() {
+			names = append(names, name+"."+kind.Field(i).Tag.Get("yaml"))
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}()
