@@ -2,6 +2,8 @@ package activities
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -18,10 +20,13 @@ type Passes interface {
 
 // Pass lets a forward make exactly one change.
 type Pass struct {
+	Action string `json:"action"`
 	// Change is the digest of the change that was judged.
 	Change Digest `json:"change"`
 	// Ruling is what the rules have decided; nil if none matched.
 	Ruling *Ruling `json:"ruling,omitempty"`
+	// Note tells, in the step's report, of a risk that the rules have let pass.
+	Note string `json:"note,omitempty"`
 }
 
 // underRules runs a forward of a worker with rules with the pass that they give it; of a worker
@@ -36,6 +41,9 @@ func (b boundAction) underRules(ctx context.Context, f Forward, written Step, ap
 		return Result{}, err
 	}
 	r, err := apply(pass)
+	if err == nil && pass.Note != "" {
+		r.Notes = append(slices.Clip(r.Notes), pass.Note)
+	}
 	switch TypeOf(err) {
 	case Asks, StaleApproval, Fenced: // it has not acted: the next attempt is judged by itself
 		if failed := b.forgetPass(f.Entry.Token); failed != nil {
@@ -50,7 +58,8 @@ func (b boundAction) underRules(ctx context.Context, f Forward, written Step, ap
 // came through the namespace: it is a claim, and checked here.
 func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, error) {
 	if !b.readOnly { // an action that only reads leaves no record, so each attempt is judged
-		if earlier, isThere, err := b.host.Passes.Find(f.Entry.Token); err != nil || isThere {
+		earlier, isThere, err := b.host.Passes.Find(f.Entry.Token)
+		if err != nil || isThere && earlier.Action == b.name { // a token of another action is no token of this one
 			return earlier, err
 		}
 	}
@@ -59,7 +68,15 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 		return Pass{}, err
 	}
 	own, _, _ := strings.Cut(string(c.Digest), repeatMark)
-	pass := Pass{Change: Digest(own), Ruling: c.Policy}
+	if own == "" {
+		return Pass{}, Errorf(Refused,
+			"%s plans a change without a digest, so nothing could tell whether what runs is what the worker's policy has judged",
+			b.name)
+	}
+	pass := Pass{Action: b.name, Change: Digest(own), Ruling: c.Policy}
+	if why := c.danger(); c.IsAllowed() && why != "" && f.Consent == Unasked {
+		pass.Note = fmt.Sprintf("nobody was asked though %s: %s", why, c.Policy.Describe())
+	}
 	if err := pass.check(f); err != nil || b.readOnly {
 		return pass, err
 	}

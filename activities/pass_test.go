@@ -146,7 +146,7 @@ func TestAForwardIsJudgedAsItActsWhateverItWasGiven(t *testing.T) {
 			if c.want == "" {
 				require.NoError(t, err)
 				require.Equal(t, planned, v.want, "it makes what was judged, and nothing else")
-				require.Equal(t, kept{"t": {Change: planned, Ruling: c.ruling}}, passes)
+				require.Equal(t, kept{"t": {Action: "echo.say", Change: planned, Ruling: c.ruling}}, passes)
 				return
 			}
 			app := applicationError(t, err)
@@ -165,9 +165,12 @@ func TestAnAllowedChangeOfHighRiskActs(t *testing.T) {
 	for ruling, acts := range map[*activities.Ruling]bool{nil: false, rulingOf(activities.Allows): true} {
 		v, passes := &valve{target: "t", risk: activities.High}, kept{}
 		env := newEnvironment(v, func(h *activities.Host) { h.Rules, h.Passes = &judges{ruling: ruling}, passes })
-		_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+		got, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
 		if acts {
+			var r activities.Result
 			require.NoError(t, err)
+			require.NoError(t, got.Get(&r))
+			require.Equal(t, []string{"nobody was asked though its risk is high: " + ruling.Describe()}, r.Notes)
 			continue
 		}
 		require.Equal(t, string(activities.Asks), applicationError(t, err).Type())
@@ -221,7 +224,7 @@ func TestAnAttemptThatFollowsIsNotJudgedAgain(t *testing.T) {
 // A worker that died between the note and the record has let nothing but the change that it judged.
 func TestAPassLetsExactlyItsChange(t *testing.T) {
 	v, passes := &valve{target: "another by now", risk: activities.High}, kept{
-		"t": {Change: activities.DigestOf([]byte("t")), Ruling: rulingOf(activities.Allows)}}
+		"t": {Action: "echo.say", Change: activities.DigestOf([]byte("t")), Ruling: rulingOf(activities.Allows)}}
 	j := &judges{ruling: rulingOf(activities.Denies)}
 	env := newEnvironment(v, func(h *activities.Host) { h.Rules, h.Passes = j, passes })
 	_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
@@ -229,6 +232,32 @@ func TestAPassLetsExactlyItsChange(t *testing.T) {
 	require.Empty(t, passes)
 	_, err = env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
 	require.Equal(t, string(activities.Denied), applicationError(t, err).Type())
+	require.False(t, v.record)
+}
+
+// What another action was let do is no pass, whoever gives a forward its token.
+func TestAPassIsOfOneAction(t *testing.T) {
+	v, passes := &valve{target: "t", risk: activities.Low}, kept{
+		"t": {Action: "echo.whisper", Change: activities.DigestOf([]byte("t")), Ruling: rulingOf(activities.Allows)}}
+	env := newEnvironment(v, func(h *activities.Host) { h.Rules, h.Passes = &judges{ruling: rulingOf(activities.Denies)}, passes })
+	_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+	require.Equal(t, string(activities.Denied), applicationError(t, err).Type())
+	require.Zero(t, v.applied)
+}
+
+// bare plans changes without a digest.
+type bare struct{ *valve }
+
+func (bare) Plan(context.Context, activities.Entry, activities.Step) (activities.Change, error) {
+	return activities.Change{Summary: "something", Risk: activities.Low}, nil
+}
+
+func TestAChangeWithoutADigestIsRefused(t *testing.T) {
+	v := &valve{target: "t"}
+	env := newEnvironment(bare{v}, func(h *activities.Host) { h.Rules, h.Passes = &judges{}, kept{} })
+	_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+	require.Equal(t, string(activities.Refused), applicationError(t, err).Type())
+	require.ErrorContains(t, err, "plans a change without a digest")
 	require.False(t, v.record)
 }
 

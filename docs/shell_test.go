@@ -109,6 +109,8 @@ func (p *place) writeNamedFiles(page string) {
 			name = "session.yaml"
 		case b.isEnvironment():
 			name = "environment.yaml"
+		case b.isPolicy():
+			name = "policy.yaml"
 		case b.isTask():
 			name = "release.yaml"
 		}

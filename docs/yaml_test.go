@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities/mcpserver"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/worker/policy"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 )
 
@@ -35,6 +36,11 @@ func (p *place) runYAML() {
 		case b.isDeclarations():
 			p.Run(b.String(), func(t *testing.T) {
 				_, err := mcpserver.ParseDeclarations([]byte(b.text))
+				require.NoError(t, err)
+			})
+		case b.isPolicy(): // typeCommands tries its examples
+			p.Run(b.String(), func(t *testing.T) {
+				_, err := policy.Load(p.in(t).file("policy.yaml", p.here(b.text)), "here")
 				require.NoError(t, err)
 			})
 		case b.isEnvironment():

@@ -450,6 +450,16 @@ var scenarios = map[string]scenario{
 		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) { l.approve() },
 	},
+	"approved-by-two": {
+		func() *world { return asksTwo(&world{steps: addGate(chain("a", "b"), "b", time.Hour)}) },
+		func(l *live) {
+			l.approve()
+			g := l.awaitState(func(s protocol.State) bool { return len(s.Gates) == 1 && len(s.Gates[0].Assents) == 1 }).Gates[0]
+			for _, who := range []string{"mallory", "cy"} {
+				l.sendSignal(protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: who})
+			}
+		},
+	},
 	"rejected": {
 		func() *world { return &world{steps: addGate(chain("a", "b"), "b", time.Hour)} },
 		func(l *live) {

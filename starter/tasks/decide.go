@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
@@ -109,12 +110,16 @@ const (
 
 // Approve approves what waits at a gate. The answer says how the task goes on.
 func (c *Client) Approve(ctx context.Context, t Run, d protocol.Decision) (protocol.DecisionAnswer, error) {
-	return c.decide(ctx, t, protocol.UpdateApprove, atGate(d))
+	return c.decide(ctx, t, protocol.UpdateApprove, decided{d, d.Step, func(now protocol.StepNow) bool {
+		return waitsAt(now, d) && !slices.ContainsFunc(now.Gate.Assents,
+			func(a activities.Assent) bool { return activities.IsSamePerson(a.Who, d.Who) })
+	}})
 }
 
 // Reject rejects what waits at a gate. The answer says how the task goes on.
 func (c *Client) Reject(ctx context.Context, t Run, d protocol.Decision) (protocol.DecisionAnswer, error) {
-	return c.decide(ctx, t, protocol.UpdateReject, atGate(d))
+	return c.decide(ctx, t, protocol.UpdateReject,
+		decided{d, d.Step, func(now protocol.StepNow) bool { return waitsAt(now, d) }})
 }
 
 // Resolve decides about an undo or a step that is parked.
@@ -125,9 +130,9 @@ func (c *Client) Resolve(ctx context.Context, t Run, r protocol.Resolution) (pro
 	}})
 }
 
-// atGate is a decision about what waits at a gate.
-func atGate(d protocol.Decision) decided {
-	return decided{d, d.Step, func(now protocol.StepNow) bool { return now.Gate != nil && now.Gate.Digest == d.Digest }}
+// waitsAt reports whether a step waits at the gate that a decision is about.
+func waitsAt(now protocol.StepNow, d protocol.Decision) bool {
+	return now.Gate != nil && now.Gate.Digest == d.Digest
 }
 
 // decide sends a decision to whatever run of the task's chain is the present one, and returns what
@@ -198,6 +203,9 @@ func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about d
 			continue
 		}
 		answer = protocol.DecisionAnswer{Step: about.step, State: now.Step.State, Phase: state.Phase, Cause: state.Cause}
+		if now.Gate != nil {
+			answer.Waits = now.Gate.Waits
+		}
 		if now.Undo != nil {
 			answer.Undo = compensations.UndoState(now.Undo.State)
 		}

@@ -30,7 +30,7 @@ func (slow) Spec() activities.Spec {
 }
 
 func (slow) Plan(context.Context, activities.Entry, activities.Step) (activities.Change, error) {
-	return activities.Change{}, nil
+	return activities.Change{Digest: activities.DigestOf()}, nil
 }
 
 func (a slow) Apply(ctx context.Context, _ activities.Entry, _ activities.Step, _ activities.Digest) (activities.Result,
