@@ -398,9 +398,9 @@ func TestAnSQLiteDatabaseGoesBackWithTheRest(t *testing.T) {
 	require.Equal(t, before, content())
 }
 
-// TestARedisDatabaseGoesBackWithTheRest also where it was flushed, and where what a failed rollback
+// TestARedisDatabaseGoesBackWithTheFiles also where it was flushed, and where what a failed rollback
 // leaves was changed since.
-func TestARedisDatabaseGoesBackWithTheRest(t *testing.T) {
+func TestARedisDatabaseGoesBackWithTheFiles(t *testing.T) {
 	server := redistest.Need(t)
 	number := server.Database()
 	c := server.Client(number)
