@@ -60,7 +60,7 @@ func TestTheSizeOfADiskGoesBack(t *testing.T) {
 	with := params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, "one")}
 	diff, err := apply(t, dir, "disk.compare", "compare", with)
 	require.NoError(t, err)
-	require.Equal(t, "~ size: 16777216 -> 25165824 bytes\n~ bytes 20971520 to 22020095\n", diff.Outputs["diff"])
+	require.Equal(t, "~ size: 25165824 bytes (was 16777216)\n~ bytes 20971520 to 22020095\n", diff.Outputs["diff"])
 	_, err = apply(t, dir, "disk.restore", "back", with)
 	require.NoError(t, err)
 	require.Equal(t, before, content(t, diskOf(dir)))

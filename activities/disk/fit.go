@@ -86,8 +86,8 @@ func checkRoom(i *image) error {
 	free := int64(fs.Bavail) * fs.Bsize //nolint:gosec // bytes of a filesystem
 	if need := mapped + spare; free < need {
 		return activities.Errorf(activities.Refused,
-			"disk: the filesystem of %s has %s free, and a checkpoint may take %d; make room, or delete checkpoints", i.path,
-			activities.CountOf(free, "byte"), need)
+			"disk: the filesystem of %s has %s free, and a checkpoint may take %s; make room, or delete checkpoints", i.path,
+			activities.CountOf(free, "byte"), activities.CountOf(need, "byte"))
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (c *call) weigh(i *image, checkpoint string) (change activities.Change, d q
 func lines(d qcow2.Difference) string {
 	var b strings.Builder
 	if d.Was != d.Is {
-		fmt.Fprintf(&b, "~ size: %d -> %d bytes\n", d.Was, d.Is)
+		fmt.Fprintf(&b, "~ size: %s (was %d)\n", activities.CountOf(d.Is, "byte"), d.Was)
 	}
 	for _, s := range d.Spans {
 		fmt.Fprintf(&b, "~ %s\n", s)

@@ -3,6 +3,8 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"hash/crc32"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +49,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	testrun.NeedProgram(t, "git", "install it")
-	s := &site{newDesk(t), t.TempDir(), "shop-" + strings.ToLower(strings.Trim(t.Name()[len(t.Name())-12:], "/"))}
+	s := &site{newDesk(t), t.TempDir(), fmt.Sprintf("shop-%08x", crc32.ChecksumIEEE([]byte(t.Name())))}
 	s.stopWorker()
 	s.startWorker(s.worlds)
 	s.sh(`mkdir -p code uploads; cd code; git init -q; git config user.email a@example.com; git config user.name a
