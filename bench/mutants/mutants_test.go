@@ -45,6 +45,21 @@ var mutants = []mutant{
 		tests: "activities/journal", run: "Durable|OnTheDisk",
 	},
 	{
+		name: "a worker believes who claims to have approved", in: "activities",
+		from: "\tcase waits != \"\":\n\t\treturn Errorf(StaleApproval,", to: "\tcase false:\n\t\treturn Errorf(StaleApproval,",
+		tests: "activities", run: "TestAForwardIsJudgedAsItActs",
+	},
+	{
+		name: "a worker makes another change than it has judged", in: "activities",
+		from: "f.Step, cmp.Or(p.Change, want))", to: `f.Step, cmp.Or(want, ""))`,
+		tests: "activities", run: "TestATargetThatChangesWhileItIsJudged|TestAForwardIsJudgedAsItActs",
+	},
+	{
+		name: "a rule that cannot be evaluated is passed over", in: "worker/policy",
+		from: `oneLine(err)}, true`, to: `oneLine(err)}, false`,
+		tests: "worker/policy", run: "TestVerdicts",
+	},
+	{
 		name: "file has no fence", in: "activities/file",
 		from:  "if err := u.leaveTombstone(stagePath(u.id), undoPath(u.id, keptName)); err != nil {",
 		to:    "if err := error(nil); err != nil {",

@@ -24,7 +24,7 @@ func Gate(w io.Writer, g protocol.GateView) {
 		fmt.Fprintf(w, "  approved  by %s\n", terminal.OneLine(a.String()))
 	}
 	if g.Waits != "" {
-		fmt.Fprintf(w, "  waits for %s\n", terminal.OneLine(g.Waits))
+		fmt.Fprintf(w, "  approvals %s\n", terminal.OneLine(g.Waits))
 	}
 	Change(w, g.Change)
 	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", terminal.LocalTime(g.Until, "2006-01-02 15:04"))

@@ -117,7 +117,7 @@ func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
 	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step,
 		payload.Cell(g.Change.Summary), g.Change.Risk, payload.Cell(g.Change.Undo))
 	if g.Waits != "" {
-		fmt.Fprintf(b, "Approved by %s\n\n", payload.Cell(g.Waits))
+		fmt.Fprintf(b, "Approvals: %s\n\n", payload.Cell(g.Waits))
 	}
 	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove,
 		protocol.SignalReject, signal)
