@@ -22,7 +22,7 @@ func (i *Image) check(c cluster) error {
 	at, _ := i.stored(c)
 	// What is at the end of a file may have been given out and not yet written.
 	if at > i.end || !c.isCompressed() && at%i.ClusterSize != 0 {
-		return &DamageError{fmt.Sprintf("it leads to byte %d of a file of %d bytes", at, i.end)}
+		return &DamageError{fmt.Sprintf("it leads to byte %d, and the file ends at %d", at, i.end)}
 	}
 	return nil
 }
