@@ -85,6 +85,9 @@ func TestADecisionAtTheLastMomentHoldsInTheNextRun(t *testing.T) {
 			g := c.Steps["g"].Gate
 			require.Nil(t, g.Decision)
 			g.Decision, g.Approved = &protocol.Decision{Step: "g", Digest: g.View.Digest, Who: "ann"}, approved
+			if approved {
+				g.View.Assents = []activities.Assent{{Who: "ann"}}
+			}
 		}
 		report, err := l.report()
 		require.Equal(t, 2, l.runs)

@@ -141,8 +141,8 @@ var fieldsToSee = func() string {
 	names := []string{"with (the step's parameters)", "time", "host"}
 	for name, kind := range map[string]reflect.Type{"task": reflect.TypeFor[Task](), "step": reflect.TypeFor[Step](),
 		"change": reflect.TypeFor[Change]()} {
-		for i := range kind.NumField() {
-			names = append(names, name+"."+kind.Field(i).Tag.Get("yaml"))
+		for field := range kind.Fields() {
+			names = append(names, name+"."+field.Tag.Get("yaml"))
 		}
 	}
 	slices.Sort(names)

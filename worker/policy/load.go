@@ -217,7 +217,7 @@ func (l *loader) checkEnough(field string, demands []activities.Demand) {
 	}
 	everybody := activities.Ruling{Verdict: activities.Asked, Demands: demands}
 	if waits := everybody.Waits("", all); waits != "" {
-		l.badf(field, "even if all approve there would be %s, for each person counts once; ask fewer, or put more into a group",
+		l.badf(field, "if all approve there would be %s, for each person counts once; ask fewer, or put more into a group",
 			waits)
 	}
 }

@@ -154,7 +154,8 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 
 func newGate(now time.Time, s *Step, entry activities.Entry, change activities.Change, why string) *gate {
 	return &gate{view: protocol.GateView{
-		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change, Since: now, Until: now.Add(patienceOf(s.Step, change)),
+		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change,
+		Since: now, Until: now.Add(patienceOf(s.Step, change)),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 	}}
 }
