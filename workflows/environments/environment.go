@@ -199,7 +199,8 @@ func (k *keeper) awaitHosts(ctx workflow.Context) error {
 		k.doing.What = what + ": it waits for host " + host
 		k.show(ctx)
 		var is string
-		if err := k.callWithin(ctx, hostPatience, host, "wait for host "+host, environment.HomeActivity, nil, &is); err != nil {
+		if err := k.callWithin(ctx, hostPatience, host, "wait for host "+host, environment.HomeActivity, nil,
+			&is); err != nil {
 			return protocol.RefuseRequestf(environment.Failed,
 				"host %s has not answered for %s, and nothing was touched: start its worker, and try again", host, hostPatience)
 		}
