@@ -38,6 +38,9 @@ func compile(env *cel.Env, when string) (cel.Program, error) {
 	if kind := parsed.OutputType(); !kind.IsExactType(cel.BoolType) {
 		return nil, fmt.Errorf("it is of type %s, and must be true or false: compare it with something", kind)
 	}
+	if err := checkWords(parsed); err != nil {
+		return nil, err
+	}
 	return env.Program(parsed, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
 }
 
