@@ -31,7 +31,7 @@ type Server struct {
 
 // Durable are settings with which a server keeps all that it has answered through a crash of its
 // own. With the preset, everysec, it may answer before it has written.
-var Durable = []string{"--appendonly", "yes", "--appendfsync", "no", "--databases", "512"}
+var Durable = []string{"--appendonly", "yes", "--appendfsync", "no", "--databases", "16384"}
 
 var start = sync.OnceValues(func() (*Server, error) { return Start(Durable...) })
 
