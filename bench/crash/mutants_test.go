@@ -94,8 +94,8 @@ func mutate(change func(mutant) mutant) Opener {
 			add(postgres.New(s.Config(c.Opening())))
 		}
 		cache := ""
-		if host.SettingsOf[*redis.Settings](c) != nil {
-			raw, err := os.ReadFile(strings.TrimPrefix(c.Secrets["CACHE_URL"], "file:"))
+		if s := host.SettingsOf[*redis.Settings](c); s != nil {
+			raw, err := os.ReadFile(strings.TrimPrefix(c.Secrets[string(s.Databases[appDatabase].URL)], "file:"))
 			problems = append(problems, err)
 			cache = string(raw)
 			add(redis.New(
