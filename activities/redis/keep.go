@@ -100,30 +100,15 @@ func (c *connection) describeKeep(p keepParams) activities.Change {
 // Apply takes the checkpoint, unless an earlier attempt has.
 func (a *keepAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (r activities.Result, err error) {
-	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
-		return r, err
-	}
 	p, err := activities.DecodeParams[keepParams](s.With)
 	if err != nil {
 		return r, err
 	}
-	t, err := a.openToken(e)
+	c, t, end, err := a.beginWhole(ctx, e, s, p.Database)
 	if err != nil {
 		return r, err
 	}
-	unlock, err := t.Lock(ctx)
-	if err != nil {
-		return r, err
-	}
-	defer unlock()
-	if err := t.CheckOpen(); err != nil {
-		return r, err
-	}
-	c, err := a.openWhole(ctx, e, p.Database)
-	if err != nil {
-		return r, err
-	}
-	defer c.end()
+	defer end()
 	done, err := a.keep(c, t, e, p, want)
 	if err != nil {
 		return r, err

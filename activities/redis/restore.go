@@ -182,30 +182,15 @@ func (c *connection) insist(do func() error) error {
 // Apply puts the checkpoint back, unless an earlier attempt has.
 func (a *restoreAction) Apply(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (r activities.Result, err error) {
-	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
-		return r, err
-	}
 	p, err := activities.DecodeParams[restoreParams](s.With)
 	if err != nil {
 		return r, err
 	}
-	t, err := a.openToken(e)
+	c, t, end, err := a.beginWhole(ctx, e, s, p.Database)
 	if err != nil {
 		return r, err
 	}
-	unlock, err := t.Lock(ctx)
-	if err != nil {
-		return r, err
-	}
-	defer unlock()
-	if err := t.CheckOpen(); err != nil {
-		return r, err
-	}
-	c, err := a.openWhole(ctx, e, p.Database)
-	if err != nil {
-		return r, err
-	}
-	defer c.end()
+	defer end()
 	if err := c.insist(func() error {
 		r, err = (&restoring{a, c, t, e, p, want}).run()
 		return err

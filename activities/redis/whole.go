@@ -114,6 +114,30 @@ func (w *world) openWhole(ctx context.Context, e activities.Entry, database stri
 	return w.open(ctx, e)
 }
 
+// beginWhole takes the token of a step on a whole database, which must be open, and connects. The
+// caller ends both.
+func (w *world) beginWhole(ctx context.Context, e activities.Entry, s activities.Step,
+	database string) (c *connection, t *journal.Token, end func(), err error) {
+	if err := keyvalue.CheckPlaces(kind, s.Checks); err != nil {
+		return nil, nil, nil, err
+	}
+	if t, err = w.openToken(e); err != nil {
+		return nil, nil, nil, err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if err = t.CheckOpen(); err == nil {
+		c, err = w.openWhole(ctx, e, database)
+	}
+	if err != nil {
+		unlock()
+		return nil, nil, nil, err
+	}
+	return c, t, func() { c.end(); unlock() }, nil
+}
+
 // preflightWhole finds a database that cannot be used as a whole, and names that are none of
 // checkpoints.
 func (w *world) preflightWhole(ctx context.Context, o activities.Outlook, p compareParams) error {

@@ -102,7 +102,10 @@ func TestAHostThatIsAwayIsWaitedForBeforeAnythingStops(t *testing.T) {
 	s := newTwoHosts(t)
 	s.worker.Stop()
 	done := make(chan environment.Checkpoint)
-	go func() { done <- s.checkpoint() }()
+	go func() {
+		defer close(done) // also where the checkpoint fails
+		done <- s.checkpoint()
+	}()
 	require.Eventually(t, func() bool {
 		doing := s.view().Doing
 		return doing != nil && strings.HasSuffix(doing.What, "it waits for host there")

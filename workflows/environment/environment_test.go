@@ -56,6 +56,21 @@ func TestACheckpointKeepsAllPartsBesideEachOther(t *testing.T) {
 	require.Len(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")), 4, "without a unit nothing is stopped or read ahead")
 }
 
+// TestEachStepIsAboutAField: what is said of a step is told where people have written it.
+func TestEachStepIsAboutAField(t *testing.T) {
+	d := parse(t, shop)
+	kept := Checkpoint{ID: "cp-1", Parts: []KeptPart{{Name: "code", Kind: "git", Resource: "/srv/shop", Snapshot: "a"}}}
+	for _, raw := range []json.RawMessage{d.CheckpointTask("web-1", "cp-1", "ann"), d.RollbackTask("web-1", kept, "ann"),
+		d.CompareTask("web-1", "d1", kept, nil, "ann")} {
+		var file taskFile
+		require.NoError(t, json.Unmarshal(raw, &file))
+		for _, s := range file.Steps {
+			require.Regexp(t, "^(unit|parts[.](code|orders|uploads))$", FieldOf(s.ID))
+		}
+	}
+	require.Equal(t, "step other", FieldOf("other"))
+}
+
 func TestAPartOnAnotherHostHasItsStepsThere(t *testing.T) {
 	d := parse(t, `
 name: shop

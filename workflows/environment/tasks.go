@@ -33,7 +33,10 @@ func FieldOf(step string) string {
 			return "parts." + name
 		}
 	}
-	return "unit"
+	if slices.Contains([]string{beforeStep, stopStep, startStep, healthStep}, step) {
+		return "unit"
+	}
+	return "step " + step
 }
 
 // taskFile is a task file, as far as one of these tasks needs it.
