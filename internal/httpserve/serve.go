@@ -4,8 +4,10 @@ package httpserve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -27,4 +29,20 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		return err
 	}
 	return nil
+}
+
+// RefuseOtherHosts refuses names that are not of this machine. A server that asks for no token needs
+// it: a page of somebody else could give its own name the server's address, and read what is here.
+func RefuseOtherHosts(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			name = r.Host
+		}
+		if ip := net.ParseIP(strings.Trim(name, "[]")); name != "localhost" && ip == nil {
+			http.Error(w, fmt.Sprintf("host %q is not known here: use localhost, or the address", name), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/local"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
@@ -209,9 +210,6 @@ func (p *program) sessionDocument(f mcpFlags) (json.RawMessage, error) {
 	return file.Document, nil
 }
 
-// minToken is how long, in bytes, a token must be at least.
-const minToken = 16
-
 // readToken reads the bearer token that a flag names; empty where it names none.
 func readToken(from string) (string, error) {
 	kind, name, _ := strings.Cut(from, ":")
@@ -230,8 +228,8 @@ func readToken(from string) (string, error) {
 	default:
 		return "", usage.Errorf("--token: give env:NAME or file:PATH, not the token itself: others can see a command line")
 	}
-	if token = strings.TrimSpace(token); len(token) < minToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", usage.Errorf("--token %s: it holds no token of at least %d characters without blanks", from, minToken)
+	if token = strings.TrimSpace(token); len(token) < bearer.MinToken || strings.ContainsAny(token, " \t\r\n") {
+		return "", usage.Errorf("--token %s: it holds no token of at least %d characters without blanks", from, bearer.MinToken)
 	}
 	return token, nil
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bearer sends a token with each request.
-type bearer string
+// bearing sends a token with each request.
+type bearing string
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", "Bearer "+string(b))
 	return http.DefaultTransport.RoundTrip(r)
 }
@@ -23,7 +23,7 @@ func TestMCPOverHTTPTakesOnlyWhoBearsTheToken(t *testing.T) {
 	r := d.begin("mcp", "--listen", "127.0.0.1:0", "--token", "env:MCP_TEST_TOKEN")
 	d.prints(r, "MCP at http://")
 	url := regexp.MustCompile(`http://\S+`).FindString(r.out.String())
-	connect := func(as bearer, protocol string) (agent, error) {
+	connect := func(as bearing, protocol string) (agent, error) {
 		c, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(),
 			&sdk.StreamableClientTransport{Endpoint: url, HTTPClient: &http.Client{Transport: as}, DisableStandaloneSSE: true,
 				MaxRetries: -1},

@@ -7,9 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
-	"github.com/seed-62bf7108/unwind/starter/terminal"
-	"github.com/seed-62bf7108/unwind/starter/usage"
-	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 func (p *program) recoverCommand() *cobra.Command {
@@ -41,33 +38,9 @@ ledger.
 			if err := f.checkOutput(); err != nil {
 				return err
 			}
-			find := c.Recoveries().Find
-			if takeOver {
-				find = func(ctx context.Context, id string) (recovery.Run, error) {
-					return c.Recoveries().TakeOver(ctx, id, currentUser(), c.DataConverter())
-				}
-			}
-			dead, err := find(ctx, args[0])
-			if recovery.WhyOf(err) == recovery.Alive && !takeOver {
-				return usage.Errorf("%w: `starter cancel %s`, or `starter recover %s --take-over`", err,
-					terminal.ShellQuote(args[0]), terminal.ShellQuote(args[0]))
-			}
-			if recovery.WhyOf(err) == recovery.Paused {
-				return usage.Errorf("%w: `%s`, or `starter recover %s --take-over`", err, c.UnpauseCommand(args[0]),
-					terminal.ShellQuote(args[0]))
-			}
+			run, dead, err := c.Recover(ctx, args[0], takeOver, currentUser())
 			if err != nil {
-				return c.WayOut(ctx, args[0], err)
-			}
-			// Whether the workers' data converter can read it is for the worker that recovers it to find
-			// out.
-			if err := c.Recoveries().Readable(ctx, dead, c.DataConverter()); err != nil &&
-				recovery.WhyOf(err) != recovery.Unreadable {
-				return c.WayOut(ctx, args[0], err)
-			}
-			run, err := c.Recoveries().Recover(ctx, dead, currentUser())
-			if err != nil {
-				return c.WayOut(ctx, args[0], err)
+				return err
 			}
 			return p.reportStarted(ctx, c, run,
 				fmt.Sprintf("%s was %s; %s unwinds it", dead.WorkflowID, dead.Ending(), run.WorkflowID), f)

@@ -30,13 +30,9 @@ one of its rollbacks if several parts were rolled back.
 			if err := f.checkOutput(); err != nil {
 				return err
 			}
-			rollback, err := c.FindRollback(ctx, args[0])
+			run, rollback, err := c.Redo(ctx, args[0], currentUser())
 			if err != nil {
-				return c.WayOut(ctx, args[0], err)
-			}
-			run, err := c.Recoveries().Redo(ctx, rollback, currentUser(), c.DataConverter())
-			if err != nil {
-				return c.WayOut(ctx, args[0], err)
+				return err
 			}
 			return p.reportStarted(ctx, c, run, fmt.Sprintf("%s reverses %s", run.WorkflowID, rollback.WorkflowID), f)
 		}),

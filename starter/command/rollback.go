@@ -46,17 +46,9 @@ What was redone since is rolled back where its redo has done it. "starter redo" 
 			if err := f.checkOutput(); err != nil {
 				return err
 			}
-			done, err := c.Recoveries().FindDone(ctx, args[0])
-			if err != nil {
-				return c.WayOut(ctx, args[0], err)
-			}
-			done, rest, err := c.Recoveries().FindNewest(ctx, done, part)
+			run, done, err := c.RollBack(ctx, args[0], part, currentUser(), why)
 			if err != nil {
 				return err
-			}
-			run, err := c.Recoveries().Rollback(ctx, done, rest, currentUser(), why, c.DataConverter())
-			if err != nil {
-				return c.WayOut(ctx, args[0], err)
 			}
 			return p.reportStarted(ctx, c, run, fmt.Sprintf("%s rolls back task %s", run.WorkflowID, done.WorkflowID), f)
 		}),

@@ -1,15 +1,15 @@
 package command
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"net"
-	"os"
-	"strings"
+	"net/http"
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-62bf7108/unwind/internal/httpserve"
+	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/page"
 	"github.com/seed-62bf7108/unwind/starter/rest"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
@@ -23,23 +23,28 @@ func (p *program) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "serve",
 		GroupID: groupServe,
-		Short:   "Serve the checkpoints of environments over HTTP",
-		Long: `Serve answers requests for the checkpoints of environments: what an agent's tools do, for pages and
-programs. The OpenAPI document at /openapi.json says what; docs/environments.md is the manual.
+		Short:   "Serve a page of what waits for people, and the checkpoints of environments over HTTP",
+		Long: `Serve shows tasks in a browser: what waits for a person, with all that a decision needs; each task as
+it runs and unwinds; and what can be done about it. docs/page.md is the manual.
 
---tokens names a file with a line for each token: OWNER TOKEN. Whoever bears the token sees the
-environments of that owner, and no others. Without tokens only a loopback address is served.
+At /api it answers requests for the checkpoints of environments, for programs; the OpenAPI document
+at /openapi.json says which, and docs/environments.md is the manual.
+
+--tokens names a file with a line for each token: NAME TOKEN ROLE. A viewer looks, an approver also
+decides what waits, and an operator, as whoever has no role, also cancels, rolls back and redoes.
+NAME is who decides, and the owner whose environments the API shows. Without tokens only a loopback
+address is served, and whoever reaches it is you.
 
 ` + exitStatuses,
 		Example: `  starter serve
   starter serve --listen 10.0.0.5:7381 --tokens /etc/unwind/tokens`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			owners, err := readOwners(tokens)
+			known, err := bearer.Read(tokens)
 			if err != nil {
 				return err
 			}
-			if err := checkAddress(listen, serveAddress, len(owners) > 0, "--tokens"); err != nil {
+			if err := checkAddress(listen, serveAddress, len(known) > 0, "--tokens"); err != nil {
 				return err
 			}
 			return p.withConnection(func(ctx context.Context, c *tasks.Client, _ []string) error {
@@ -47,47 +52,27 @@ environments of that owner, and no others. Without tokens only a loopback addres
 				if err != nil {
 					return usage.Errorf("--listen: %w", err)
 				}
-				p.printf("environments at http://%s/api/apps, described at http://%[1]s/openapi.json\n", l.Addr())
-				return (&rest.Server{Client: c, Owners: owners, Version: version()}).Serve(ctx, l)
+				p.printf("what waits for people: http://%s/\nenvironments: http://%[1]s/api/apps, described at "+
+					"http://%[1]s/openapi.json\n", l.Addr())
+				return httpserve.Serve(ctx, l, handlerOf(ctx, c, known))
 			})(cmd, args)
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", serveAddress, "the `address` to serve at")
-	c.Flags().StringVar(&tokens, "tokens", "", "`file` with a line for each bearer token: OWNER TOKEN")
+	c.Flags().StringVar(&tokens, "tokens", "", "`file` with a line for each bearer token: NAME TOKEN ROLE")
 	return c
 }
 
-// readOwners reads whose each token is.
-func readOwners(file string) (owners map[string]string, err error) {
-	if file == "" {
-		return nil, nil
+// handlerOf answers browsers and programs.
+func handlerOf(ctx context.Context, c *tasks.Client, known bearer.Tokens) http.Handler {
+	api := (&rest.Server{Client: c, Tokens: known, Version: version()}).Handler()
+	pages := &page.Server{Client: c, Tokens: known, Anybody: bearer.Person{Name: currentUser(), Role: bearer.Operator}}
+	mux := http.NewServeMux()
+	mux.Handle("/", pages.Handler(ctx))
+	for _, pattern := range []string{"/api/", "/openapi.json", "/openapi.yaml"} {
+		mux.Handle(pattern, api)
 	}
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return nil, usage.Errorf("--tokens: %w", err)
-	}
-	owners = map[string]string{}
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	for n := 1; lines.Scan(); n++ {
-		fields := strings.Fields(lines.Text())
-		switch {
-		case len(fields) == 0 || strings.HasPrefix(fields[0], "#"):
-			continue
-		case len(fields) != 2 || len(fields[1]) < minToken:
-			return nil, usage.Errorf("--tokens %s:%d: write OWNER TOKEN, with a token of at least %d characters", file, n,
-				minToken)
-		case owners[fields[1]] != "":
-			return nil, usage.Errorf("--tokens %s:%d: the token is already that of %s", file, n, owners[fields[1]])
-		}
-		owners[fields[1]] = fields[0]
-	}
-	if err := lines.Err(); err != nil {
-		return nil, usage.Errorf("--tokens %s: %w", file, err)
-	}
-	if len(owners) == 0 {
-		return nil, usage.Errorf("--tokens %s: it names no token; write OWNER TOKEN, a line for each", file)
-	}
-	return owners, nil
+	return mux
 }
 
 // checkAddress refuses what is no address to listen at, such as usual, and one that others can reach

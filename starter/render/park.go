@@ -54,10 +54,18 @@ func ParkedStep(w io.Writer, server tasks.Server, id string, s protocol.ParkView
 	fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(Reason(s.Reason)))
 	fmt.Fprintf(w, "  try       %d, with %s\n", s.Try, terminal.Clip(terminal.OneLine(string(s.With)), maxShownParams))
 	fmt.Fprintf(w, "  resolve it, one of:\n")
-	for _, do := range s.Ways {
+	for _, way := range WaysForStep(s) {
 		fmt.Fprintf(w, "    %s resolve %s %s --do %-6s  # %s\n", server.StarterCommand(), terminal.ShellQuote(id),
-			terminal.ShellQuote(s.Step), do, meansForStep[do])
+			terminal.ShellQuote(s.Step), way.Do, way.Means)
 	}
+}
+
+// WaysForStep are the decisions that fit a step that has failed.
+func WaysForStep(s protocol.ParkView) (ways []Way) {
+	for _, do := range s.Ways {
+		ways = append(ways, Way{do, meansForStep[do]})
+	}
+	return ways
 }
 
 // maxShownParams is how many characters of a parked step's parameters are shown; starter show -o

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/sse"
 
 	"github.com/seed-62bf7108/unwind/starter/apps"
+	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 )
 
@@ -52,8 +53,8 @@ const apiPath = "/api/apps/{app_id}/checkpoints"
 
 // whoAmI stands for whoever uses the API.
 func whoAmI(ctx context.Context) string {
-	if owner, is := ctx.Value(ownerKey{}).(string); is {
-		return owner + ", over HTTP"
+	if p, is := ctx.Value(personKey{}).(bearer.Person); is {
+		return p.Name + ", over HTTP"
 	}
 	return "somebody, over HTTP"
 }
@@ -113,7 +114,7 @@ func (s *Server) register(api huma.API) {
 
 // failures are the statuses of problems, beside those of each operation.
 func failures(more ...int) []int {
-	return append([]int{http.StatusUnauthorized, http.StatusNotFound, http.StatusUnprocessableEntity,
+	return append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusUnprocessableEntity,
 		http.StatusInternalServerError}, more...)
 }
 

@@ -2,11 +2,8 @@ package rest
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 
@@ -14,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/seed-62bf7108/unwind/internal/httpserve"
+	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
@@ -23,15 +21,10 @@ import (
 type Server struct {
 	// Client reaches them.
 	Client *tasks.Client
-	// Owners maps bearer tokens to whose they are. Empty: no token is asked for.
-	Owners map[string]string
+	// Tokens are those of owners of environments. Empty: no token is asked for.
+	Tokens bearer.Tokens
 	// Version is that of the program.
 	Version string
-}
-
-// Serve serves until ctx ends.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	return httpserve.Serve(ctx, l, s.Handler())
 }
 
 // Handler answers requests.
@@ -41,55 +34,40 @@ func (s *Server) Handler() http.Handler {
 	// no page whose scripts come from elsewhere, and no links in each answer
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
-	if len(s.Owners) > 0 {
+	if len(s.Tokens) > 0 {
 		config.Security = []map[string][]string{{"token": {}}}
 	}
 	api := humago.New(mux, config)
 	api.UseMiddleware(s.authenticate(api))
 	s.register(api)
-	return http.NewCrossOriginProtection().Handler(s.checkHost(mux))
+	guarded := http.NewCrossOriginProtection().Handler(mux)
+	if len(s.Tokens) == 0 {
+		return httpserve.RefuseOtherHosts(guarded)
+	}
+	return guarded
 }
 
-// checkHost refuses names that are not of this machine where no token is asked for: a page of
-// somebody else could give its own name this address, and read what is here.
-func (s *Server) checkHost(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			name = r.Host
-		}
-		if ip := net.ParseIP(strings.Trim(name, "[]")); len(s.Owners) == 0 && name != "localhost" && ip == nil {
-			http.Error(w, fmt.Sprintf("host %q is not known here: use localhost, or the address", name), http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
+// personKey is that of whoever bears the token in a request's context.
+type personKey struct{}
 
-// ownerKey is that of the owner in a request's context.
-type ownerKey struct{}
-
-// authenticate finds whose a token is, in a time that reveals nothing of it.
+// authenticate finds whose a token is. Who is no operator only looks.
 func (s *Server) authenticate(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
-		if len(s.Owners) == 0 {
+		if len(s.Tokens) == 0 {
 			next(c)
 			return
 		}
 		borne, _ := strings.CutPrefix(c.Header("Authorization"), "Bearer ")
-		is, owner, known := sha256.Sum256([]byte(borne)), "", 0
-		for token, whose := range s.Owners {
-			want := sha256.Sum256([]byte(token))
-			if subtle.ConstantTimeCompare(is[:], want[:]) == 1 {
-				owner, known = whose, 1
-			}
-		}
-		if known == 0 {
+		p, known := s.Tokens.Find(bearer.DigestOf(borne))
+		switch {
+		case !known:
 			c.SetHeader("WWW-Authenticate", "Bearer")
 			_ = huma.WriteErr(api, c, http.StatusUnauthorized, "give a bearer token that this server knows")
-			return
+		case c.Method() != http.MethodGet && !p.MayOperate():
+			_ = huma.WriteErr(api, c, http.StatusForbidden, "the role of this token, "+string(p.Role)+", only looks")
+		default:
+			next(huma.WithValue(c, personKey{}, p))
 		}
-		next(huma.WithValue(c, ownerKey{}, owner))
 	}
 }
 
@@ -99,7 +77,7 @@ func (s *Server) find(ctx context.Context, app string) (environment.View, error)
 	if err != nil {
 		return v, problem(err)
 	}
-	if owner, asked := ctx.Value(ownerKey{}).(string); asked && v.Document.Owner != owner {
+	if p, asked := ctx.Value(personKey{}).(bearer.Person); asked && v.Document.Owner != p.Name {
 		return environment.View{}, huma.Error404NotFound(fmt.Sprintf("there is no environment %q", app))
 	}
 	return v, nil

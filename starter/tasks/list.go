@@ -139,6 +139,13 @@ func (c *Client) ListIDs(ctx context.Context, f Filter) (ids []string, err error
 	return ids, err
 }
 
+// ListWaiting returns at most so many tasks that wait for a person, as the server has them: it asks
+// no worker.
+func (c *Client) ListWaiting(ctx context.Context, limit int) ([]Listed, error) {
+	found, _, err := c.search(ctx, Filter{NeedsPerson: true, Limit: limit})
+	return found, err
+}
+
 // List returns at most f.Limit tasks, and whether there are more.
 func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool, err error) {
 	if found, more, err = c.search(ctx, f); err != nil {

@@ -29,6 +29,9 @@ type Standing struct {
 	After []Act `json:"after,omitempty"`
 	// Next is the command that takes the last of all this back; empty where none can.
 	Next string `json:"next,omitempty"`
+	// NextVerb is the verb of that command, and NextID the workflow that it is about.
+	NextVerb string `json:"-"`
+	NextID   string `json:"-"`
 }
 
 // Act is a recovery, a rollback or a redo.
@@ -84,30 +87,41 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	for _, r := range family {
 		s.After = append(s.After, Act{r.WorkflowID, r.Type, r.Of, r.Part, string(r.Unwind), r.Started, r.Closed})
 	}
-	s.Next, err = c.nextCommand(ctx, family, run)
+	if s.NextVerb, s.NextID, err = c.nextAct(ctx, family, run); s.NextVerb != "" {
+		s.Next = commandOf(s.NextVerb, s.NextID)
+	}
 	return s, err
 }
 
 // nextCommand is the command line for what can be done about a run now; empty where nothing can.
 func (c *Client) nextCommand(ctx context.Context, family recovery.Family, run recovery.Run) (string, error) {
-	verb, id := family.Next(run)
+	verb, id, err := c.nextAct(ctx, family, run)
+	if verb == "" {
+		return "", err
+	}
+	return commandOf(verb, id), err
+}
+
+func commandOf(verb, id string) string { return "starter " + verb + " " + terminal.ShellQuote(id) }
+
+// nextAct is what can be done about a run now: a verb, and the workflow that it is about; both empty
+// where nothing can.
+func (c *Client) nextAct(ctx context.Context, family recovery.Family, run recovery.Run) (verb, id string, err error) {
+	verb, id = family.Next(run)
+	can := verb != ""
 	switch verb {
-	case "":
-		return "", nil
 	case "rollback":
-		if can, err := c.CanRollBack(ctx, id); err != nil || !can {
-			return "", err
-		}
+		can, err = c.CanRollBack(ctx, id)
 	case "redo":
-		back, err := c.Recoveries().Describe(ctx, id, "")
-		if err != nil {
-			return "", err
-		}
-		if can, err := c.Recoveries().CanRedo(ctx, back, c.DataConverter()); err != nil || !can {
-			return "", err
+		var back recovery.Run
+		if back, err = c.Recoveries().Describe(ctx, id, ""); err == nil {
+			can, err = c.Recoveries().CanRedo(ctx, back, c.DataConverter())
 		}
 	}
-	return "starter " + verb + " " + terminal.ShellQuote(id), nil
+	if err != nil || !can {
+		return "", "", err
+	}
+	return verb, id, nil
 }
 
 // CanRollBack says whether a rollback of all that a workflow has done would begin now.

@@ -1,0 +1,204 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
+)
+
+// statusOf is the status that an answer has because of an error.
+func statusOf(err error) int {
+	if _, isUsage := errors.AsType[usage.Error](err); isUsage {
+		return http.StatusNotFound
+	}
+	return http.StatusBadGateway
+}
+
+func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
+
+func stepPath(id, step string) string { return taskPath(id) + "/steps/" + url.PathEscape(step) }
+
+// decision is what a person has decided on a page about one thing that waits.
+type decision struct {
+	task, step, digest string
+	do, who, why       string
+	with               json.RawMessage
+}
+
+// maxWhy is how long a reason may be.
+const maxWhy = 500
+
+// decide decides what waits at one step.
+func (s *Server) decide(w http.ResponseWriter, r *http.Request, p bearer.Person) {
+	d := decision{task: r.PathValue("task"), step: r.PathValue("step"), digest: r.PostFormValue("digest"),
+		do: r.PostFormValue("do"), who: p.Name, why: strings.TrimSpace(r.PostFormValue("why"))}
+	if with := r.PostFormValue("with"); d.do == string(compensations.Retry) && with != "" {
+		d.with = json.RawMessage(with)
+	}
+	told, err := s.send(r.Context(), d)
+	if err == nil {
+		tell(w, r, taskPath(d.task), told)
+		return
+	}
+	v, status := s.stepView(r, p, d.task, d.step) // as it is now: somebody else may have decided
+	v.Problem = err.Error()
+	if status == http.StatusOK {
+		status = http.StatusConflict
+		s.render(w, r, status, "step", v)
+		return
+	}
+	s.render(w, r, status, "problem", v)
+}
+
+// send sends a decision, and says what it has come to.
+func (s *Server) send(ctx context.Context, d decision) (string, error) {
+	switch {
+	case d.digest == "":
+		return "", usage.Errorf("the form does not say what was shown; load the page again")
+	case len(d.why) > maxWhy:
+		return "", usage.Errorf("why: %s, more than %d", activities.CountOf(len(d.why), "byte"), maxWhy)
+	}
+	t, err := s.Client.Describe(ctx, d.task)
+	if err == nil {
+		err = s.Client.CheckTakesDecisions(ctx, t)
+	}
+	if err != nil {
+		return "", err
+	}
+	defer s.inbox.forget(d.task)
+	about := protocol.Decision{Step: d.step, Digest: activities.Digest(d.digest), Who: d.who, Why: d.why}
+	switch d.do {
+	case "approve":
+		answer, err := s.Client.Approve(ctx, t, about)
+		switch {
+		case err != nil:
+			return "", err
+		case answer.Cause != nil:
+			return "", fmt.Errorf("step %s was approved, but the task goes no further: %s", d.step, answer.Cause.Text)
+		case answer.Waits != "":
+			return fmt.Sprintf("approved: step %s waits for others, %s", d.step, answer.Waits), nil
+		}
+		return fmt.Sprintf("approved: step %s goes on", d.step), nil
+	case "reject":
+		if d.why == "" {
+			return "", usage.Errorf("say why you reject it: the agent is told, and the report keeps it")
+		}
+		answer, err := s.Client.Reject(ctx, t, about)
+		switch {
+		case err != nil:
+			return "", err
+		case answer.Cause == nil:
+			return fmt.Sprintf("rejected: step %s is %s, the task goes on", d.step, answer.State), nil
+		}
+		return "rejected: the task unwinds", nil
+	}
+	return s.resolve(ctx, t, d)
+}
+
+// resolve decides about a park.
+func (s *Server) resolve(ctx context.Context, t tasks.Run, d decision) (string, error) {
+	r := protocol.Resolution{Resolution: compensations.Resolution{Step: d.step, Digest: activities.Digest(d.digest),
+		Do: compensations.Do(d.do), Who: d.who, Why: d.why}}
+	if d.with != nil {
+		now, err := s.Client.QueryStep(ctx, t, d.step)
+		switch {
+		case err != nil:
+			return "", err
+		case !json.Valid(d.with):
+			return "", usage.Errorf("the parameters are no JSON")
+		case now.Park == nil || !sameJSON(d.with, now.Park.With):
+			r.With = d.with
+		}
+	}
+	_, err := s.Client.Resolve(ctx, t, r)
+	return fmt.Sprintf("resolved: %s of step %s", d.do, d.step), err
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	var first, second bytes.Buffer
+	return json.Compact(&first, a) == nil && json.Compact(&second, b) == nil && bytes.Equal(first.Bytes(), second.Bytes())
+}
+
+// decideMany decides about several gates that are alike, one after the other: each decision bears
+// the digest of what was shown.
+func (s *Server) decideMany(w http.ResponseWriter, r *http.Request, p bearer.Person) {
+	do, why := r.PostFormValue("do"), strings.TrimSpace(r.PostFormValue("why"))
+	about := r.PostForm["about"]
+	if len(about) == 0 || len(about) > inBatch || do != "approve" && do != "reject" {
+		s.fail(w, r, p, http.StatusUnprocessableEntity, "tick what you decide about, and approve or reject it")
+		return
+	}
+	var refused []string
+	for _, one := range about {
+		parts := strings.SplitN(one, " ", 3)
+		if len(parts) != 3 {
+			s.fail(w, r, p, http.StatusUnprocessableEntity, fmt.Sprintf("%q names nothing that waits", one))
+			return
+		}
+		d := decision{digest: parts[0], task: parts[1], step: parts[2], do: do, who: p.Name, why: why}
+		if _, err := s.send(r.Context(), d); err != nil {
+			refused = append(refused, fmt.Sprintf("%s of %s: %v", d.step, d.task, err))
+		}
+	}
+	done := map[string]string{"approve": "approved", "reject": "rejected"}[do]
+	text := fmt.Sprintf("%s: %d of %d", done, len(about)-len(refused), len(about))
+	if len(refused) > 0 {
+		text += "; not decided: " + strings.Join(refused, "; ")
+	}
+	tell(w, r, "/", text)
+}
+
+// operate does something about a task as a whole.
+func (s *Server) operate(w http.ResponseWriter, r *http.Request, p bearer.Person) {
+	id, why := r.PathValue("task"), strings.TrimSpace(r.PostFormValue("why"))
+	told, to, err := s.act(r.Context(), r.PostFormValue("do"), id, p.Name, why)
+	if err == nil {
+		tell(w, r, taskPath(to), told)
+		return
+	}
+	v, status := s.taskView(r, p, id)
+	v.Problem = err.Error()
+	if status == http.StatusOK {
+		s.render(w, r, http.StatusConflict, "task", v)
+		return
+	}
+	s.render(w, r, status, "problem", v)
+}
+
+// act does it, and says what was begun, and where that can be seen.
+func (s *Server) act(ctx context.Context, do, id, who, why string) (told, to string, err error) {
+	var by, of recovery.Run
+	switch do {
+	case "cancel":
+		t, err := s.Client.Describe(ctx, id)
+		if err == nil {
+			err = s.Client.Cancel(ctx, t)
+		}
+		return "the task is being cancelled; it unwinds", id, err
+	case "rollback":
+		by, of, err = s.Client.RollBack(ctx, id, recovery.Part{}, who, why)
+		told = "rolls back"
+	case "redo":
+		by, of, err = s.Client.Redo(ctx, id, who)
+		told = "reverses"
+	case "recover":
+		by, of, err = s.Client.Recover(ctx, id, false, who)
+		told = "unwinds"
+	default:
+		err = usage.Errorf("%q is nothing that can be done about a task", do)
+	}
+	return fmt.Sprintf("%s %s %s", by.WorkflowID, told, of.WorkflowID), by.WorkflowID, err
+}

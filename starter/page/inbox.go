@@ -1,0 +1,232 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+)
+
+// inbox knows what waits for a person in a namespace. It asks the server every second, and a task
+// only when what the server lists of it has changed, or was read long ago: a page is shown from
+// memory, however much waits.
+type inbox struct {
+	client *tasks.Client
+	looked atomic.Int64 // when somebody looked last, in Unix seconds
+
+	mu    sync.Mutex
+	tasks map[string]waiting // by id
+	first chan struct{}      // closed once it was read
+	err   error
+}
+
+// waiting is a task that waits for a person.
+type waiting struct {
+	listed tasks.Listed
+	items  []item
+	read   time.Time
+}
+
+// item is one thing that waits.
+type item struct {
+	Task, Name, Agent string
+	Step, Action      string
+	Kind              kind
+	Summary, Why      string
+	Risk              activities.Risk
+	Waits             string // whose approvals are missing
+	Digest            activities.Digest
+	Keys              []string
+	// Until is when a gate counts as rejected; zero for what waits for as long as it takes.
+	Until time.Time
+}
+
+// kind says what waits.
+type kind string
+
+const (
+	gate     kind = "gate"         // a step before it runs
+	failed   kind = "failed step"  // a step that has failed, and was undone
+	undo     kind = "undo"         // an undo that needs a decision: the task is half undone
+	stuck    kind = "stuck task"   // it can start no step
+	silent   kind = "silent task"  // no worker says what waits
+	unlisted kind = "further step" // beyond what a task shows
+)
+
+const (
+	// lookAgain is how often the server is asked, while somebody looks.
+	lookAgain = time.Second
+	// readAgain is when a task is asked again of which the server lists nothing new.
+	readAgain = 30 * time.Second
+	// idleAfter is when nobody has looked for so long that nothing is asked.
+	idleAfter = 2 * time.Minute
+	// maxWaiting is how many tasks are known that wait; the page says so when there are more.
+	maxWaiting = 5000
+	// maxAsked is how many tasks are asked at once, and askLimit how long each has to answer.
+	maxAsked = 8
+	askLimit = 2 * time.Second
+)
+
+func newInbox(c *tasks.Client) *inbox {
+	impatient := *c
+	impatient.SilenceLimit = askLimit
+	return &inbox{client: &impatient, tasks: map[string]waiting{}, first: make(chan struct{})}
+}
+
+// watch keeps the inbox until ctx ends.
+func (b *inbox) watch(ctx context.Context) {
+	ticks := time.NewTicker(lookAgain)
+	defer ticks.Stop()
+	for isFirst := true; ; {
+		if isFirst || time.Since(time.Unix(b.looked.Load(), 0)) < idleAfter {
+			b.refresh(ctx)
+		}
+		if isFirst {
+			close(b.first)
+			isFirst = false
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+// refresh asks the server which tasks wait, and those that have changed for what.
+func (b *inbox) refresh(ctx context.Context) {
+	listed, err := b.client.ListWaiting(ctx, maxWaiting)
+	b.mu.Lock()
+	b.err = err
+	before := maps.Clone(b.tasks)
+	b.mu.Unlock()
+	if err != nil { // a failed look is no finding: what was known stays, and the page says so
+		return
+	}
+	now, known := make([]waiting, len(listed)), map[string]waiting{}
+	asked, ctx := errgroup.WithContext(ctx)
+	asked.SetLimit(maxAsked)
+	for i, t := range listed {
+		earlier, isThere := before[t.ID]
+		if isThere && sameWait(earlier.listed, t) && time.Since(earlier.read) < readAgain {
+			now[i] = earlier
+			continue
+		}
+		asked.Go(func() error {
+			now[i] = b.read(ctx, t)
+			return nil
+		})
+	}
+	_ = asked.Wait() // none fails
+	for _, w := range now {
+		known[w.listed.ID] = w
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tasks = known
+}
+
+// sameWait says that the server lists nothing new of a task.
+func sameWait(a, b tasks.Listed) bool {
+	return a.RunID == b.RunID && a.Gate == b.Gate && a.Parked == b.Parked && a.Stuck == b.Stuck && a.Pending == b.Pending
+}
+
+// forget has a task asked again: something was decided about it.
+func (b *inbox) forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if w, isThere := b.tasks[id]; isThere {
+		w.read = time.Time{}
+		b.tasks[id] = w
+	}
+}
+
+// read asks a task for what waits.
+func (b *inbox) read(ctx context.Context, t tasks.Listed) waiting {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	w := waiting{listed: t, read: time.Now()}
+	s, err := b.client.QueryState(ctx, t.ID, t.RunID)
+	if err != nil {
+		w.items = []item{{Task: t.ID, Name: t.Name, Agent: t.Agent, Kind: silent,
+			Step: cmp.Or(t.Gate, t.Parked), Summary: "no worker says what waits: " + err.Error()}}
+		return w
+	}
+	w.items = itemsOf(s)
+	return w
+}
+
+// itemsOf lists what waits at a task.
+func itemsOf(s protocol.State) (items []item) {
+	actions := map[string]string{}
+	for _, v := range s.Steps {
+		actions[v.ID] = v.Uses
+	}
+	add := func(i item) {
+		i.Task, i.Name, i.Agent, i.Action = s.Task, s.Name, s.Agent, cmp.Or(i.Action, actions[i.Step])
+		items = append(items, i)
+	}
+	if s.Stuck != "" {
+		add(item{Kind: stuck, Summary: s.Stuck})
+	}
+	if s.Report != nil {
+		for _, u := range s.Report.Steps {
+			if compensations.UndoState(u.State) == compensations.Parked {
+				add(item{Kind: undo, Step: u.Step, Action: u.Action, Summary: u.Reason, Digest: u.Digest})
+			}
+		}
+	}
+	for _, p := range s.Parks {
+		add(item{Kind: failed, Step: p.Step, Action: p.Uses, Summary: p.Reason, Digest: p.Digest})
+	}
+	for _, g := range s.Gates {
+		add(item{Kind: gate, Step: g.Step, Summary: g.Change.Summary, Why: g.Why, Risk: g.Change.Risk, Waits: g.Waits,
+			Digest: g.Digest, Keys: g.Change.Keys, Until: g.Until})
+	}
+	if more := s.MoreGates + s.MoreParks; more > 0 {
+		add(item{Kind: unlisted, Summary: activities.CountOf(more, "more step") + " of this task"})
+	}
+	return items
+}
+
+// all lists what waits, the most urgent first: what leaves a task half undone, then by the time
+// that is left. It also says what prevented the last look; "" if nothing did.
+func (b *inbox) all(ctx context.Context) (items []item, problem string) {
+	b.looked.Store(time.Now().Unix())
+	select {
+	case <-b.first:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.tasks {
+		items = append(items, w.items...)
+	}
+	slices.SortFunc(items, func(a, b item) int {
+		return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Step, b.Step))
+	})
+	if b.err != nil {
+		problem = "The list may be out of date: " + b.err.Error()
+	}
+	return items, problem
+}
+
+// count is how much waits, as far as that is known.
+func (b *inbox) count() (n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.tasks {
+		n += len(w.items)
+	}
+	return n
+}

@@ -1,0 +1,93 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/render"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+)
+
+// stepPage is the page of a step: what waits there, with all that a person needs to decide, else
+// what it has done.
+type stepPage struct {
+	Run     tasks.Run
+	Step    tasks.Step
+	Outputs []string
+	// Gate, Park and Undo are what waits for a person; nil if it does not.
+	Gate *protocol.GateView
+	Park *protocol.ParkView
+	Undo *compensations.StepReport
+	// Ways are the decisions that fit a park, and With are its parameters.
+	Ways []render.Way
+	With string
+	// Digest is that of what waits.
+	Digest string
+	UI     string
+}
+
+// maxOutputLines is how many lines of outputs a page shows; the last ones.
+const maxOutputLines = 400
+
+func (s *Server) showStep(w http.ResponseWriter, r *http.Request, p bearer.Person) {
+	v, status := s.stepView(r, p, r.PathValue("task"), r.PathValue("step"))
+	s.render(w, r, status, pageOf(status, "step"), v)
+}
+
+func (s *Server) stepView(r *http.Request, p bearer.Person, id, step string) (view, int) {
+	body, err := s.readStep(r.Context(), id, step)
+	if err != nil {
+		return view{Title: "Step " + step, Person: p, Problem: err.Error()}, statusOf(err)
+	}
+	v := view{Title: step + " of " + id, Person: p, Body: body}
+	if !body.Run.Closed() && body.Park == nil { // what a person is typing must not be replaced
+		v.Stream = streamOf(r)
+	}
+	return v, http.StatusOK
+}
+
+func (s *Server) readStep(ctx context.Context, id, step string) (b stepPage, err error) {
+	if b.Run, err = s.Client.Describe(ctx, id); err != nil {
+		return b, err
+	}
+	b.UI = s.Client.RunLink(b.Run.ID, b.Run.RunID)
+	if !b.Run.Closed() {
+		if now, failed := s.Client.QueryStep(ctx, b.Run, step); failed == nil {
+			b.addWaiting(s.Client.Server, now)
+		}
+	}
+	if b.Digest != "" {
+		return b, nil
+	}
+	b.Step, err = s.Client.Step(ctx, b.Run, step)
+	b.Outputs = render.OutputLines(b.Step.Outputs, maxOutputLines)
+	return b, err
+}
+
+// addWaiting adds what waits at the step.
+func (b *stepPage) addWaiting(server tasks.Server, now protocol.StepNow) {
+	b.Step.StepView = now.Step
+	switch {
+	case now.Gate != nil:
+		b.Gate, b.Digest = now.Gate, string(now.Gate.Digest)
+	case now.Park != nil:
+		b.Park, b.Ways, b.Digest = now.Park, render.WaysForStep(*now.Park), string(now.Park.Digest)
+		var indented bytes.Buffer
+		if json.Indent(&indented, now.Park.With, "", "  ") == nil {
+			b.With = indented.String()
+		}
+	case now.Undo != nil && (now.Undo.State == string(compensations.Parked) || now.Undo.State == string(compensations.Waiting)):
+		b.Undo, b.Digest = now.Undo, string(now.Undo.Digest)
+		for _, way := range render.WaysToResolve(server, *now.Undo) {
+			isEnd := way.Do == compensations.Skip || way.Do == compensations.Accept
+			if now.Undo.State == string(compensations.Parked) || isEnd {
+				b.Ways = append(b.Ways, way)
+			}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+
+	"github.com/seed-62bf7108/unwind/starter/bearer"
+)
+
+// batch are things that wait and are alike: they can be decided together.
+type batch struct {
+	Agent, Action string
+	// Below is the folder, or the beginning, that all that they touch has in common.
+	Below string
+	Items []item
+}
+
+// Several says that it is more than one, and so is decided as one.
+func (b batch) Several() bool { return len(b.Items) > 1 }
+
+const (
+	// onPage is how many batches a page shows, and inBatch how many things one has.
+	onPage  = 50
+	inBatch = 50
+)
+
+// batches puts together what is alike: gates of the same agent for the same action. What is risky
+// is decided one by one.
+func batches(items []item) (all []batch) {
+	at := map[string]int{}
+	for _, i := range items {
+		if i.Kind != gate || i.Risk == activities.High {
+			all = append(all, batch{Agent: i.Agent, Action: i.Action, Items: []item{i}})
+			continue
+		}
+		key := i.Agent + "\x00" + i.Action
+		n, isThere := at[key]
+		if !isThere || len(all[n].Items) >= inBatch {
+			n = len(all)
+			at[key], all = n, append(all, batch{Agent: i.Agent, Action: i.Action})
+		}
+		all[n].Items = append(all[n].Items, i)
+	}
+	for n := range all {
+		all[n].Below = commonFolder(all[n].Items)
+	}
+	return all
+}
+
+// commonFolder is the deepest folder that has all that is touched; empty if there is none.
+func commonFolder(items []item) (folder string) {
+	for _, i := range items {
+		for _, key := range i.Keys {
+			_, name, isPath := strings.Cut(key, ":")
+			if !isPath || !strings.HasPrefix(name, "/") {
+				return ""
+			}
+			if folder == "" {
+				folder = path.Dir(name)
+			}
+			for folder != "/" && !strings.HasPrefix(name, folder+"/") {
+				folder = path.Dir(folder)
+			}
+		}
+	}
+	return folder
+}
+
+// inboxPage is the page of what waits.
+type inboxPage struct {
+	Batches []batch
+	Filter  string
+	Shown   int
+	All     int
+	Pages   turning
+}
+
+// turning leads to the pages before and after this one; empty where there is none.
+type turning struct{ Before, After string }
+
+// turn cuts a page from a list.
+func turn[T any](all []T, r *http.Request) ([]T, turning) {
+	n, _ := strconv.Atoi(r.FormValue("page")) // what is no number is the first page
+	first := min(max(0, n-1)*onPage, max(0, len(all)-1)/onPage*onPage)
+	end := min(first+onPage, len(all))
+	var t turning
+	if at := first/onPage + 1; first > 0 {
+		t.Before = pageAddress(r, at-1)
+	}
+	if end < len(all) {
+		t.After = pageAddress(r, first/onPage+2)
+	}
+	return all[first:end], t
+}
+
+func pageAddress(r *http.Request, n int) string {
+	query := url.Values{}
+	for name, values := range r.URL.Query() {
+		query[name] = slices.Clone(values)
+	}
+	query.Set("page", strconv.Itoa(n))
+	return r.URL.Path + "?" + query.Encode()
+}
+
+func (s *Server) showInbox(w http.ResponseWriter, r *http.Request, p bearer.Person) {
+	s.render(w, r, http.StatusOK, "inbox", s.inboxView(r, p))
+}
+
+func (s *Server) inboxView(r *http.Request, p bearer.Person) view {
+	items, problem := s.inbox.all(r.Context())
+	body := inboxPage{Filter: strings.TrimSpace(r.FormValue("q")), All: len(items)}
+	items = slices.DeleteFunc(items, func(i item) bool { return !i.has(body.Filter) })
+	body.Shown = len(items)
+	body.Batches, body.Pages = turn(batches(items), r)
+	return view{Title: fmt.Sprintf("Waiting (%d)", body.All), Person: p, Problem: problem, Stream: streamOf(r), Body: body}
+}
+
+// has says that what a person looks for is in one of the texts.
+func (i item) has(words string) bool {
+	all := strings.ToLower(strings.Join([]string{i.Task, i.Name, i.Agent, i.Step, i.Action, string(i.Kind), string(i.Risk),
+		i.Summary}, "\n"))
+	return !slices.ContainsFunc(strings.Fields(strings.ToLower(words)),
+		func(word string) bool { return !strings.Contains(all, word) })
+}
