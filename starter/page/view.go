@@ -75,6 +75,7 @@ var functions = template.FuncMap{
 	"line":  terminal.OneLine,
 	"took":  terminal.Duration,
 	"count": func(n int, noun string) string { return activities.CountOf(n, noun) },
+	"join":  func(all []string) string { return terminal.OneLine(strings.Join(all, "; ")) },
 	"path":  url.PathEscape,
 	"diff":  diffLines,
 	"tone":  tone,
@@ -91,7 +92,7 @@ func left(t time.Time) string {
 	case d <= 0:
 		return "no time left"
 	case days >= 2:
-		return activities.CountOf(days, "day") + " left"
+		return terminal.Plural(days, "day") + " left"
 	}
 	return terminal.Duration(d) + " left"
 }
