@@ -33,6 +33,7 @@ var notRun = map[string]string{
 		"Claude Code and the network; starter/command/mcpwrap_linux_test.go wraps a server of its own",
 	"starter mcp --listen 127.0.0.1:7380 --token env:MCP_TOKEN": "it takes a fixed port; " +
 		"starter/command/mcp_http_test.go serves on a free one",
+	"starter serve": "it takes a fixed port; starter/command/page_test.go serves on a free one",
 	"go install ./starter ./worker": "it would change the machine; the deep tests of " +
 		"deploy/release build both and run what they have built",
 	"worker --config worker.yaml": "TestTheDocumentationWorks starts a worker with this " +

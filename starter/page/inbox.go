@@ -24,9 +24,12 @@ type inbox struct {
 	client *tasks.Client
 	looked atomic.Int64 // when somebody looked last, in Unix seconds
 
+	wake chan struct{} // has it read at once
+
 	mu    sync.Mutex
 	tasks map[string]waiting // by id
-	first chan struct{}      // closed once it was read
+	at    time.Time          // when it was read last
+	read  chan struct{}      // closed once it is read the next time
 	err   error
 }
 
@@ -75,30 +78,30 @@ const (
 	// maxAsked is how many tasks are asked at once, and askLimit how long each has to answer.
 	maxAsked = 8
 	askLimit = 2 * time.Second
+	// patience is how long a page waits for a list that nobody has kept up to date.
+	patience = 2 * time.Second
 )
 
 func newInbox(c *tasks.Client) *inbox {
 	impatient := *c
 	impatient.SilenceLimit = askLimit
-	return &inbox{client: &impatient, tasks: map[string]waiting{}, first: make(chan struct{})}
+	return &inbox{client: &impatient, tasks: map[string]waiting{}, wake: make(chan struct{}, 1),
+		read: make(chan struct{})}
 }
 
 // watch keeps the inbox until ctx ends.
 func (b *inbox) watch(ctx context.Context) {
 	ticks := time.NewTicker(lookAgain)
 	defer ticks.Stop()
-	for isFirst := true; ; {
-		if isFirst || time.Since(time.Unix(b.looked.Load(), 0)) < idleAfter {
+	for {
+		if time.Since(time.Unix(b.looked.Load(), 0)) < idleAfter {
 			b.refresh(ctx)
-		}
-		if isFirst {
-			close(b.first)
-			isFirst = false
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticks.C:
+		case <-b.wake:
 		}
 	}
 }
@@ -107,10 +110,10 @@ func (b *inbox) watch(ctx context.Context) {
 func (b *inbox) refresh(ctx context.Context) {
 	listed, err := b.client.ListWaiting(ctx, maxWaiting)
 	b.mu.Lock()
-	b.err = err
 	before := maps.Clone(b.tasks)
 	b.mu.Unlock()
 	if err != nil { // a failed look is no finding: what was known stays, and the page says so
+		b.set(before, err)
 		return
 	}
 	now, known := make([]waiting, len(listed)), map[string]waiting{}
@@ -123,7 +126,7 @@ func (b *inbox) refresh(ctx context.Context) {
 			continue
 		}
 		asked.Go(func() error {
-			now[i] = b.read(ctx, t)
+			now[i] = b.ask(ctx, t)
 			return nil
 		})
 	}
@@ -131,9 +134,15 @@ func (b *inbox) refresh(ctx context.Context) {
 	for _, w := range now {
 		known[w.listed.ID] = w
 	}
+	b.set(known, nil)
+}
+
+func (b *inbox) set(known map[string]waiting, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tasks = known
+	b.tasks, b.err, b.at = known, err, time.Now()
+	close(b.read)
+	b.read = make(chan struct{})
 }
 
 // sameWait says that the server lists nothing new of a task.
@@ -151,8 +160,8 @@ func (b *inbox) forget(id string) {
 	}
 }
 
-// read asks a task for what waits.
-func (b *inbox) read(ctx context.Context, t tasks.Listed) waiting {
+// ask asks a task for what waits.
+func (b *inbox) ask(ctx context.Context, t tasks.Listed) waiting {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	w := waiting{listed: t, read: time.Now()}
@@ -203,9 +212,11 @@ func itemsOf(s protocol.State) (items []item) {
 // that is left. It also says what prevented the last look; "" if nothing did.
 func (b *inbox) all(ctx context.Context) (items []item, problem string) {
 	b.looked.Store(time.Now().Unix())
-	select {
-	case <-b.first:
-	case <-ctx.Done():
+	b.mu.Lock()
+	isOld, read := time.Since(b.at) > patience+lookAgain, b.read
+	b.mu.Unlock()
+	if isOld {
+		b.await(ctx, read)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,10 +226,26 @@ func (b *inbox) all(ctx context.Context) (items []item, problem string) {
 	slices.SortFunc(items, func(a, b item) int {
 		return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Step, b.Step))
 	})
-	if b.err != nil {
+	switch {
+	case b.err != nil:
 		problem = "The list may be out of date: " + b.err.Error()
+	case time.Since(b.at) > patience+lookAgain:
+		problem = "The list is not up to date yet: the server, or a task, takes its time to answer."
 	}
 	return items, problem
+}
+
+// await has the list read, and waits for that, though not for long.
+func (b *inbox) await(ctx context.Context, read <-chan struct{}) {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-read:
+	case <-ctx.Done():
+	case <-time.After(patience):
+	}
 }
 
 // count is how much waits, as far as that is known.

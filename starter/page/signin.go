@@ -112,10 +112,10 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/signin", http.StatusSeeOther)
 }
 
-// cookieOf makes a cookie that no script reads, and no page of somebody else sends. Behind a proxy
-// with TLS it travels encrypted only.
+// cookieOf makes a cookie that no script reads. A link from elsewhere, such as from a notice, sends
+// it; a form or a script from elsewhere does not. Behind a proxy with TLS it travels encrypted only.
 func cookieOf(r *http.Request, name, value string, age int) *http.Cookie {
 	isTLS := r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isTLS,
-		SameSite: http.SameSiteStrictMode}
+		SameSite: http.SameSiteLaxMode}
 }

@@ -1,0 +1,110 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
+)
+
+func TestWhatIsAlikeStandsTogether(t *testing.T) {
+	of := func(agent, action, file string, risk activities.Risk) item {
+		return item{Kind: gate, Agent: agent, Action: action, Risk: risk, Keys: []string{"file:" + file}, Step: file}
+	}
+	all := batches([]item{
+		of("a", "file.write", "/srv/site/x", activities.Low), of("a", "file.write", "/srv/site/deep/y", activities.Medium),
+		of("b", "file.write", "/srv/site/z", activities.Low), of("a", "file.write", "/srv/site/risky", activities.High),
+		of("a", "file.delete", "/srv/other", activities.Low),
+		{Kind: undo, Agent: "a", Action: "file.write"}, {Kind: undo, Agent: "a", Action: "file.write"},
+	})
+	var shown []string
+	for _, b := range all {
+		shown = append(shown, fmt.Sprintf("%d %s %s %s", len(b.Items), b.Agent, b.Action, b.Below))
+	}
+	require.Equal(t, []string{"2 a file.write /srv/site", "1 b file.write /srv/site", "1 a file.write /srv/site",
+		"1 a file.delete /srv", "1 a file.write ", "1 a file.write "}, shown)
+
+	var many []item
+	for n := range inBatch + 1 {
+		many = append(many, of("a", "file.write", fmt.Sprint("/srv/", n), activities.Low))
+	}
+	require.Len(t, batches(many), 2)
+	require.Empty(t, commonFolder([]item{{Keys: []string{"postgres:shop"}}}))
+	require.Equal(t, "/", commonFolder([]item{{Keys: []string{"file:/a/b", "file:/c"}}}))
+}
+
+func TestAListIsShownInPages(t *testing.T) {
+	all := make([]int, 2*onPage+1)
+	for page, want := range map[string][3]any{
+		"":   {onPage, "", "/?page=2&q=x+y"},
+		"2":  {onPage, "/?page=1&q=x+y", "/?page=3&q=x+y"},
+		"3":  {1, "/?page=2&q=x+y", ""},
+		"99": {1, "/?page=2&q=x+y", ""},
+		"-1": {onPage, "", "/?page=2&q=x+y"},
+	} {
+		request := httptest.NewRequest(http.MethodGet, "/?q=x+y&page="+page, nil)
+		part, turning := turn(all, request)
+		require.Equal(t, want, [3]any{len(part), turning.Before, turning.After}, page)
+	}
+	part, turning := turn([]int{}, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Empty(t, part)
+	require.Zero(t, turning)
+}
+
+// TestHostileTextsAreShownAsTheyAre has what agents and worlds may say in each place of a page.
+func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
+	const hostile = "</p><script>alert(1)</script>\u202e\" onload=\"x()"
+	i := item{Task: "t", Kind: gate, Agent: hostile, Action: hostile, Step: hostile, Summary: hostile, Why: hostile,
+		Waits: hostile, Digest: hostile, Risk: activities.Low, Until: time.Now().Add(time.Hour)}
+	for _, items := range [][]item{{i}, {i, i}} {
+		v := view{Person: bearer.Person{Name: hostile, Role: bearer.Operator}, Body: inboxPage{Batches: batches(items),
+			Filter: hostile}}
+		require.NoError(t, v.write("inbox"))
+		page := string(v.main)
+		require.NotContains(t, page, "<script>alert")
+		require.NotContains(t, page, `" onload="`)
+		require.Contains(t, page, `&lt;script&gt;alert(1)&lt;/script&gt;\u202e`)
+		shown := v.shown()
+		require.NoError(t, v.write("inbox"))
+		require.Equal(t, shown, v.shown(), "the same page has the same name, however late it is")
+	}
+}
+
+func TestASessionEnds(t *testing.T) {
+	s, now := newSessions(), time.Now()
+	id := s.open(bearer.DigestOf("one"), now)
+	token, found := s.find(id, now.Add(sessionLimit-time.Second))
+	require.True(t, found)
+	require.Equal(t, bearer.DigestOf("one"), token)
+	_, found = s.find(id, now.Add(sessionLimit))
+	require.False(t, found)
+	other := s.open(bearer.DigestOf("two"), now)
+	s.close(other)
+	_, found = s.find(other, now)
+	require.False(t, found)
+	s.open(bearer.DigestOf("three"), now.Add(sessionLimit+time.Second))
+	require.Len(t, s.all, 1, "one that has ended takes no room")
+}
+
+func TestNobodyGuessesTokens(t *testing.T) {
+	s := &Server{Tokens: bearer.Tokens{"token-of-ann-0123456789": {Name: "ann", Role: bearer.Viewer}}}
+	s.inbox, s.sessions = newInbox(&tasks.Client{}), newSessions()
+	statuses := map[int]int{}
+	for range 30 {
+		request := httptest.NewRequest(http.MethodPost, "/signin", strings.NewReader("token=guess"))
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		answer := httptest.NewRecorder()
+		s.signIn(answer, request)
+		statuses[answer.Code]++
+	}
+	require.GreaterOrEqual(t, statuses[http.StatusTooManyRequests], 15)
+	require.Equal(t, 30, statuses[http.StatusTooManyRequests]+statuses[http.StatusUnauthorized])
+}
