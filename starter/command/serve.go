@@ -23,12 +23,12 @@ func (p *program) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "serve",
 		GroupID: groupServe,
-		Short:   "Serve a page of what waits for people, and the checkpoints of environments over HTTP",
+		Short:   "Serve a page of what waits for people, and the same over HTTP for programs",
 		Long: `Serve shows tasks in a browser: what waits for a person, with all that a decision needs; each task as
 it runs and unwinds; and what can be done about it. docs/page.md is the manual.
 
-At /api it answers requests for the checkpoints of environments, for programs; the OpenAPI document
-at /openapi.json says which, and docs/environments.md is the manual.
+At /api programs find the same, and the checkpoints of environments; the OpenAPI document at
+/openapi.json describes all requests.
 
 --tokens names a file with a line for each token: NAME TOKEN ROLE. A viewer looks, an approver also
 decides what waits, and an operator, as whoever has no role, also cancels, rolls back and redoes.
@@ -52,8 +52,8 @@ address is served, and whoever reaches it is you.
 				if err != nil {
 					return usage.Errorf("--listen: %w", err)
 				}
-				p.printf("what waits for people: http://%s/\nenvironments: http://%[1]s/api/apps, described at "+
-					"http://%[1]s/openapi.json\n", l.Addr())
+				p.printf("for people: http://%s/\nfor programs: http://%[1]s/api, described at http://%[1]s/openapi.json\n",
+					l.Addr())
 				return httpserve.Serve(ctx, l, handlerOf(ctx, c, known))
 			})(cmd, args)
 		},
@@ -65,8 +65,9 @@ address is served, and whoever reaches it is you.
 
 // handlerOf answers browsers and programs.
 func handlerOf(ctx context.Context, c *tasks.Client, known bearer.Tokens) http.Handler {
-	api := (&rest.Server{Client: c, Tokens: known, Version: version()}).Handler()
-	pages := &page.Server{Client: c, Tokens: known, Anybody: bearer.Person{Name: currentUser(), Role: bearer.Operator}}
+	anybody := bearer.Person{Name: currentUser(), Role: bearer.Operator}
+	api := (&rest.Server{Client: c, Tokens: known, Anybody: anybody, Version: version()}).Handler()
+	pages := &page.Server{Client: c, Tokens: known, Anybody: anybody}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages.Handler(ctx))
 	for _, pattern := range []string{"/api/", "/openapi.json", "/openapi.yaml"} {

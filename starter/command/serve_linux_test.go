@@ -2,18 +2,14 @@ package command
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/starter/apps"
@@ -24,19 +20,7 @@ import (
 type api struct {
 	*site
 	url, token string
-	document   struct {
-		OpenAPI string `json:"openapi"`
-		Paths   map[string]map[string]struct {
-			Responses map[string]struct {
-				Content map[string]struct {
-					Schema json.RawMessage `json:"schema"`
-				} `json:"content"`
-			} `json:"responses"`
-		} `json:"paths"`
-		Components struct {
-			Schemas json.RawMessage `json:"schemas"`
-		} `json:"components"`
-	}
+	document   document
 }
 
 const (
@@ -50,10 +34,7 @@ func (s *site) serve() *api {
 	s.prints(r, "/openapi.json")
 	a := &api{site: s, token: annsToken}
 	a.url = regexp.MustCompile(`http://[0-9.:]+`).FindString(r.out.String())
-	response, err := http.Get(a.url + "/openapi.json")
-	require.NoError(s, err)
-	defer response.Body.Close()
-	require.NoError(s, json.NewDecoder(response.Body).Decode(&a.document))
+	a.document = readDocument(s.T, a.url)
 	s.Cleanup(func() {
 		r.stop()
 		require.Equal(s, statusOK, s.ended(r).status)
@@ -82,34 +63,12 @@ func (a *api) call(method, path, body string, want int, out any, headers ...stri
 	raw, err := io.ReadAll(response.Body)
 	require.NoError(a, err)
 	require.Equal(a, want, response.StatusCode, "%s", raw)
-	a.check(method, path, response, raw)
+	named := "/api/apps/{app_id}/checkpoints" + regexp.MustCompile(`/cp-[a-z0-9-]+`).ReplaceAllString(path, "/{cp_id}")
+	a.document.check(a.T, method, named, response, raw)
 	if out != nil {
 		require.NoError(a, json.Unmarshal(raw, out))
 	}
 	return string(raw)
-}
-
-// check compares an answer with what the document says of it.
-func (a *api) check(method, path string, response *http.Response, raw []byte) {
-	a.Helper()
-	named := "/api/apps/{app_id}/checkpoints" + regexp.MustCompile(`/cp-[a-z0-9-]+`).ReplaceAllString(path, "/{cp_id}")
-	said, is := a.document.Paths[named][strings.ToLower(method)].Responses[strconv.Itoa(response.StatusCode)]
-	require.True(a, is, "the document says nothing of %s %s with status %d", method, named, response.StatusCode)
-	if response.StatusCode == http.StatusNoContent {
-		require.Empty(a, raw)
-		return
-	}
-	content, is := said.Content[response.Header.Get("Content-Type")]
-	require.True(a, is, "of %s %s it does not say %s", method, named, response.Header.Get("Content-Type"))
-	text := fmt.Sprintf(`{"allOf": [%s], "$defs": %s}`, content.Schema, a.document.Components.Schemas)
-	text = strings.ReplaceAll(text, "#/components/schemas/", "#/$defs/")
-	var schema jsonschema.Schema
-	require.NoError(a, json.Unmarshal([]byte(text), &schema))
-	resolved, err := schema.Resolve(nil)
-	require.NoError(a, err)
-	var body any
-	require.NoError(a, json.NewDecoder(bytes.NewReader(raw)).Decode(&body))
-	require.NoError(a, resolved.Validate(body), "%s", raw)
 }
 
 // TestCheckpointsAreServedOverHTTP calls each operation, and has each answer compared with the
@@ -119,11 +78,7 @@ func TestCheckpointsAreServedOverHTTP(t *testing.T) {
 	s.apply()
 	a := s.serve()
 	require.Equal(t, "3.1.0", a.document.OpenAPI)
-	operations := 0
-	for _, path := range a.document.Paths {
-		operations += len(path)
-	}
-	require.Equal(t, 9, operations)
+	require.Equal(t, 9, a.document.operations("/api/apps/"))
 
 	a.token = ""
 	require.Contains(t, a.call(http.MethodGet, "", "", http.StatusUnauthorized, nil), "give a bearer token")

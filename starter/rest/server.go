@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -23,6 +24,8 @@ type Server struct {
 	Client *tasks.Client
 	// Tokens are those of owners of environments. Empty: no token is asked for.
 	Tokens bearer.Tokens
+	// Anybody is whoever sends a request where no token is asked for.
+	Anybody bearer.Person
 	// Version is that of the program.
 	Version string
 }
@@ -30,9 +33,10 @@ type Server struct {
 // Handler answers requests.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	config := huma.DefaultConfig("Unwind environments", s.Version)
+	config := huma.DefaultConfig("Unwind", s.Version)
 	// no page whose scripts come from elsewhere, and no links in each answer
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
+	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", nameSchema)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
 	if len(s.Tokens) > 0 {
 		config.Security = []map[string][]string{{"token": {}}}
@@ -40,6 +44,7 @@ func (s *Server) Handler() http.Handler {
 	api := humago.New(mux, config)
 	api.UseMiddleware(s.authenticate(api))
 	s.register(api)
+	s.registerTasks(api)
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	if len(s.Tokens) == 0 {
 		return httpserve.RefuseOtherHosts(guarded)
@@ -47,10 +52,23 @@ func (s *Server) Handler() http.Handler {
 	return guarded
 }
 
+// nameSchema names the schema of a type. What belongs to environments says so: tasks have steps as
+// well.
+func nameSchema(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	if t.PkgPath() == reflect.TypeFor[environment.View]().PkgPath() {
+		return "Environment" + name
+	}
+	return name
+}
+
 // personKey is that of whoever bears the token in a request's context.
 type personKey struct{}
 
-// authenticate finds whose a token is. Who is no operator only looks.
+// authenticate finds whose a token is. A viewer only looks.
 func (s *Server) authenticate(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
 		if len(s.Tokens) == 0 {
@@ -63,12 +81,35 @@ func (s *Server) authenticate(api huma.API) func(huma.Context, func(huma.Context
 		case !known:
 			c.SetHeader("WWW-Authenticate", "Bearer")
 			_ = huma.WriteErr(api, c, http.StatusUnauthorized, "give a bearer token that this server knows")
-		case c.Method() != http.MethodGet && !p.MayOperate():
-			_ = huma.WriteErr(api, c, http.StatusForbidden, "the role of this token, "+string(p.Role)+", only looks")
+		case c.Method() != http.MethodGet && !p.MayDecide():
+			refuseRole(api, c, p)
 		default:
 			next(huma.WithValue(c, personKey{}, p))
 		}
 	}
+}
+
+// checkOperator refuses whoever only decides what others have begun.
+func (s *Server) checkOperator(api huma.API) func(huma.Context, func(huma.Context)) {
+	return func(c huma.Context, next func(huma.Context)) {
+		if p := s.personOf(c.Context()); c.Method() != http.MethodGet && !p.MayOperate() {
+			refuseRole(api, c, p)
+			return
+		}
+		next(c)
+	}
+}
+
+func refuseRole(api huma.API, c huma.Context, p bearer.Person) {
+	_ = huma.WriteErr(api, c, http.StatusForbidden, "the role of this token, "+string(p.Role)+", does not let it do this")
+}
+
+// personOf is who sends a request.
+func (s *Server) personOf(ctx context.Context) bearer.Person {
+	if p, is := ctx.Value(personKey{}).(bearer.Person); is {
+		return p
+	}
+	return s.Anybody
 }
 
 // find finds an environment that the request may use.
