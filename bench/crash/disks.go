@@ -2,7 +2,6 @@ package crash
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -94,16 +93,8 @@ func (p *disks) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict, er
 	if said, err := runQEMU(ctx, "qemu-img", "check", p.path); err != nil {
 		v.Orphaned = append(v.Orphaned, fmt.Sprintf("%s: the image is not whole: %v %s", p.id, err, said))
 	}
-	raw, err := runQEMU(ctx, "qemu-img", "info", "--output=json", p.path)
+	names, err := snapshotsIn(ctx, p.path)
 	if err != nil {
-		return v, err
-	}
-	var is struct {
-		Snapshots []struct {
-			Name string `json:"name"`
-		} `json:"snapshots"`
-	}
-	if err := json.Unmarshal([]byte(raw), &is); err != nil {
 		return v, err
 	}
 	var wanted []string
@@ -111,9 +102,9 @@ func (p *disks) judgePart(ctx context.Context, _ *run, e taskEnd) (v verdict, er
 		keep, restore := e.token(p.id+"-keep"), e.token(p.id+"-restore")
 		wanted = []string{"unwind-cp-" + keep, "unwind-before-" + restore, "unwind-left-" + restore}
 	}
-	for _, s := range is.Snapshots {
-		if !slices.Contains(wanted, s.Name) {
-			v.Orphaned = append(v.Orphaned, p.id+": snapshot "+s.Name+" is left over")
+	for _, name := range names {
+		if !slices.Contains(wanted, name) {
+			v.Orphaned = append(v.Orphaned, p.id+": snapshot "+name+" is left over")
 		}
 	}
 	return v, nil

@@ -27,7 +27,8 @@
 //
 // With Options.Environments, environments are played in the place of tasks: checkpoints, rollbacks
 // both ways, and some that are found not to work, with changes between them. After each answer all
-// parts must be as it says: as the checkpoint has them, or as they were.
+// parts must be as it says: as the checkpoint has them, or as they were. Some have a machine in the
+// place of containers: a QEMU without a guest, which has their disk open and is killed as well.
 //
 // The engine itself is not ours to pause: a proxy between the workers and it stalls and drops
 // connections instead.

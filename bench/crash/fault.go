@@ -17,6 +17,7 @@ type fault struct {
 	Kind  kind
 	Host  int           // the host that it hits
 	World string        // the world whose server of databases it hits
+	Site  *site         // the site whose machine it hits
 	After time.Duration // since the task was started; a fault at a point is armed before
 	For   time.Duration
 	// At is the point, and Nth counts, from 1, how often processes of the host reach it until the
@@ -53,7 +54,8 @@ const (
 	dropEngine  kind = "drop engine"   // every connection to it breaks
 	dropBefore  kind = "stripe before" // Stripe drops connections before it has acted
 	dropAfter   kind = "stripe after"  // or after
-	killCalls   kind = "kill calls"    // the processes that work on the host's SQLite databases
+	killCalls   kind = "kill calls"    // the processes that work on the host's SQLite databases and disks
+	killMachine kind = "kill machine"  // the QEMU that has the disk of a site
 
 	killDatabase  kind = "kill database"  // the server of a world, and start it again
 	stallDatabase kind = "stall database" // it answers nothing for a while
@@ -92,9 +94,12 @@ var injectors = map[kind]func(context.Context, *run, fault) error{
 		return nil
 	},
 	killCalls: func(_ context.Context, r *run, f fault) error {
-		r.fleet.members[f.Host].killThose("unwind-sqlite")
+		for _, name := range []string{"unwind-sqlite", "unwind-disk", "qemu-img snapshot"} {
+			r.fleet.members[f.Host].killThose(name)
+		}
 		return nil
 	},
+	killMachine:  func(ctx context.Context, r *run, f fault) error { return f.Site.killMachine(ctx, r) },
 	killDatabase: func(ctx context.Context, r *run, f fault) error { return r.restartDatabase(ctx, f.World, f.For) },
 	stallDatabase: func(ctx context.Context, r *run, f fault) error {
 		r.databases[f.World].wire.stall(ctx, f.For)
@@ -153,7 +158,7 @@ func (p plan) faults(r *rand.Rand, first target, all []target, hosts int) (fault
 		chance(4, fault{Kind: killExecs})
 		chance(4, fault{Kind: killHelper})
 	}
-	if p.uses("sqlite.") {
+	if p.uses("sqlite.") || p.uses("disk.") {
 		chance(3, fault{Kind: killCalls})
 	}
 	for _, world := range []string{"postgres", "redis", "etcd"} {

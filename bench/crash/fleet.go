@@ -175,8 +175,19 @@ func (m *member) kill() {
 	}
 }
 
-// killThose ends processes of a name that this host's worker has started, and that may outlive it.
-func (m *member) killThose(name string) {
+// killThose kills processes of a name that this host's worker has started, and that may outlive it.
+func (m *member) killThose(name string) (n int) {
+	for _, pid := range m.those(name) {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			m.kills.Add(1)
+			n++
+		}
+	}
+	return n
+}
+
+// those are the processes below the host's folder whose commands begin with a name.
+func (m *member) those(name string) (pids []int) {
 	m.mu.Lock()
 	worker := 0
 	if m.now != nil {
@@ -185,11 +196,10 @@ func (m *member) killThose(name string) {
 	m.mu.Unlock()
 	for pid, line := range processesOf(m.dir) {
 		if pid != worker && strings.HasPrefix(line, name) {
-			if syscall.Kill(pid, syscall.SIGKILL) == nil {
-				m.kills.Add(1)
-			}
+			pids = append(pids, pid)
 		}
 	}
+	return pids
 }
 
 // firedAt are the labels at which a process of the host broke, with how often one of a supervisor's

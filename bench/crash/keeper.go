@@ -67,15 +67,17 @@ type siteKeeper struct {
 	states map[string]map[string]string // what each has of the parts
 	now    map[string]string            // what the parts are
 	first  string                       // what uploads was at first
+	kills  int                          // of the machine, until that was so
 	calls  int
 
 	done, failed, frozen int
+	rollbacks            int // of those done
 }
 
 // play does what the site has, and ends with all removed.
 func (k *siteKeeper) play(ctx context.Context, d environment.Document) (v verdict, err error) {
 	s := k.plan.Site
-	if k.now, err = s.look(ctx, k.run); err != nil {
+	if k.now, _, err = k.look(ctx); err != nil {
 		return v, err
 	}
 	k.first = k.now["uploads"]
@@ -87,7 +89,7 @@ func (k *siteKeeper) play(ctx context.Context, d environment.Document) (v verdic
 			if err := s.change(ctx, k.run, n); err != nil {
 				return v, err
 			}
-			if k.now, err = s.look(ctx, k.run); err != nil {
+			if k.now, _, err = k.look(ctx); err != nil {
 				return v, err
 			}
 		}
@@ -101,6 +103,16 @@ func (k *siteKeeper) play(ctx context.Context, d environment.Document) (v verdic
 		}
 	}
 	return k.remove(ctx, d)
+}
+
+// look looks at the parts, and says whether the machine was killed since the last look.
+func (k *siteKeeper) look(ctx context.Context) (is map[string]string, killed bool, err error) {
+	s := k.plan.Site
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is, err = s.look(ctx, k.run)
+	killed, k.kills = s.kills > k.kills, s.kills
+	return is, killed, err
 }
 
 // make starts the environment's workflow, however often the server goes away meanwhile.
@@ -196,7 +208,7 @@ func (k *siteKeeper) checkpoint(ctx context.Context, id string) (verdict, error)
 	if done {
 		k.order, k.states[id] = append(k.order, id), k.now
 	}
-	w, err := k.compare(ctx, "checkpoint "+id, k.now)
+	w, err := k.compare(ctx, "checkpoint "+id)
 	v.merge(w)
 	return v, err
 }
@@ -214,32 +226,34 @@ func (k *siteKeeper) rollBack(ctx context.Context, safety string, op siteOp) (ve
 	var back environment.RolledBack
 	done, v := k.settle(ctx, k.ask(ctx, environment.UpdateRollback, &back,
 		environment.RollbackRequest{To: to, Safety: safety}))
-	want := k.now
 	if done && fails {
 		v.Lost = append(v.Lost, "a rollback to what is not healthy has succeeded")
 	}
 	if done {
+		k.rollbacks++
 		k.order, k.states[safety] = append(k.order, safety), k.now
-		want = k.states[to]
+		k.now = maps.Clone(k.states[to])
+		k.now["unit"] = "true" // whether it ran before, or did not
 	}
-	k.now = want
-	w, err := k.compare(ctx, "rollback to "+to, want)
+	w, err := k.compare(ctx, "rollback to "+to)
 	v.merge(w)
 	return v, err
 }
 
-// compare looks whether the parts are as they are to be, and the list is whole.
-func (k *siteKeeper) compare(ctx context.Context, what string, want map[string]string) (v verdict, err error) {
-	is, err := k.plan.Site.look(ctx, k.run)
+// compare looks whether the parts are as they are to be. A machine that was killed meanwhile may have
+// been started again, or not.
+func (k *siteKeeper) compare(ctx context.Context, what string) (v verdict, err error) {
+	is, killed, err := k.look(ctx)
 	if err != nil {
 		return v, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if is[name] != want[name] {
+	for _, name := range slices.Sorted(maps.Keys(k.now)) {
+		if is[name] != k.now[name] && (name != "unit" || !killed) {
 			v.Lost = append(v.Lost, fmt.Sprintf("after %s %s is\n      %s\n   and not\n      %s", what, name, is[name],
-				want[name]))
+				k.now[name]))
 		}
 	}
+	k.now = is
 	beside := []string{k.plan.Site.dir}
 	if k.plan.Site.volume != "" {
 		beside = append(beside, filepath.Dir(k.plan.Site.volume))
@@ -283,5 +297,10 @@ func (k *siteKeeper) remove(ctx context.Context, d environment.Document) (v verd
 		v.Orphaned = append(v.Orphaned, "checkpoint "+id+" is listed, though it was not taken")
 	}
 	v.merge(k.judgeAnswer(k.ask(ctx, environment.UpdateRemove, nil)))
+	if k.plan.Site.disk != "" && v.clean() {
+		w, err := k.plan.Site.judgeDisk(ctx, k.run, k.rollbacks)
+		v.merge(w)
+		return v, err
+	}
 	return v, nil
 }

@@ -71,6 +71,30 @@ func TestEnvironmentsAreInTheMatrix(t *testing.T) {
 	}
 }
 
+// TestMachinesAreInTheMatrix plays an environment whose machine keeps running while checkpoints are
+// taken, and is killed, as is the worker that has just put its disk back.
+func TestMachinesAreInTheMatrix(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"git", "qemu-img", machineProgram} {
+		testrun.NeedProgram(t, program, "install the packages git, qemu-utils and qemu-system-x86")
+	}
+	o := Options{Environments: true, Seed: 1, Worlds: []string{"file", "folder", "unit", "disk"}, Log: t.Output()}
+	var p plan
+	for i := 0; p.Site == nil || !p.Site.Machine || !p.Site.Live; i++ {
+		p = drawSite(o.Seed, i, 3, o.Worlds)
+	}
+	p.Site.Ops = []siteOp{{}, {Back: true}, {}, {}, {Back: true, To: 2}, {Back: true, Veto: true}}
+	at := p.Site.Host
+	p.Faults = []fault{{Kind: killAt, Host: at, At: "disk.restore:put-back", Nth: 1},
+		{Kind: killAt, Host: at, At: "disk.checkpoint:kept", Nth: 3}, {Kind: killMachine, Host: at, Site: p.Site}}
+	o.plans = []plan{p}
+	f, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Zero(t, f.Lost+f.Doubled+f.Orphaned+f.Blocked, "%+v", f)
+	require.Equal(t, []int{6, 1, 2, 3}, []int{f.Committed, f.Unwound, f.Points, f.Kills})
+	require.Equal(t, 1, p.Site.kills)
+}
+
 // TestStepsOnEnvironmentsAreInTheMatrix breaks checkpoints and rollbacks that are steps of tasks, and
 // their undos.
 func TestStepsOnEnvironmentsAreInTheMatrix(t *testing.T) {

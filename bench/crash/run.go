@@ -57,8 +57,9 @@ type Options struct {
 	// takes.
 	Tasks []int
 	// Environments plays environments in the place of tasks: checkpoints and rollbacks of a folder, a
-	// repository and a unit, with container and volume where there is the world container, and
-	// databases where there are postgres and sqlite.
+	// repository and a unit, with container and volume where there is the world container, databases
+	// where there are postgres, sqlite and redis, and a disk where there is the world disk, which in
+	// some of them a machine has open.
 	Environments bool
 	// Keep leaves the run's folder where it is, to be looked at.
 	Keep bool
@@ -140,8 +141,8 @@ func hasTerraform() error {
 
 // Figures are the results of a run.
 type Figures struct {
-	// Kills counts processes that were killed: workers, supervisors at points of their own, calls of
-	// SQLite, and servers of databases.
+	// Kills counts processes that were killed: workers, supervisors at points of their own, calls that
+	// work on SQLite databases and disks, machines, and servers of databases.
 	Kills    int `json:"kills"`
 	Lost     int `json:"lost"`
 	Doubled  int `json:"doubled"`

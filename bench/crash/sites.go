@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/docker/docker/api/types/container"
@@ -39,8 +40,12 @@ type site struct {
 	// Ops are what is done after the first checkpoint: each is a change of all parts, or a rollback to
 	// one of the checkpoints that there are then.
 	Ops []siteOp
+	// Machine: a machine has its disk open while the unit runs, which it goes on to do while a
+	// checkpoint is taken if it is Live. Such a site has no container.
+	Machine, Live bool
 
 	n        int
+	id       string
 	dir      string
 	box      string // its container, with a volume of the same name; empty: none
 	volume   string // where that is
@@ -48,6 +53,12 @@ type site struct {
 	database string // of PostgreSQL; empty: none
 	keys     int    // the number of its Redis database; none: 0
 	ledger   string // the file of its SQLite database; empty: none
+	disk     string // the image; empty: none
+
+	// mu is held by who kills the machine, and by who looks at the parts or writes to the disk: never
+	// at once.
+	mu    sync.Mutex
+	kills int // of the machine
 }
 
 // siteOp is a change with a checkpoint after it, or a rollback to the checkpoint with that number of
@@ -75,6 +86,11 @@ var sitePoints = []string{
 	"redis.restore:recorded", "redis.restore:captured", "redis.restore:exchanged", "redis.restore:applied",
 	"redis.restore:undo-begun", "redis.restore:fenced", "redis.restore:compared", "redis.restore:restored",
 	"redis.restore:undone",
+	"disk.checkpoint:recorded", "disk.checkpoint:kept", "disk.checkpoint:applied", "disk.checkpoint:undo-begun",
+	"disk.checkpoint:undo-fenced", "disk.checkpoint:undo-settled", "disk.checkpoint:undone",
+	"disk.restore:captured", "disk.restore:recorded", "disk.restore:put-back", "disk.restore:left",
+	"disk.restore:applied", "disk.restore:undo-begun", "disk.restore:undo-fenced", "disk.restore:undo-settled",
+	"disk.restore:undone",
 }
 
 func siteID(seed uint64, n int) string { return fmt.Sprintf("site-%d-%d", seed, n) }
@@ -86,11 +102,14 @@ func vetoOf(m *member, id string) string { return filepath.Join(m.data(), id+".v
 // drawSite draws environment i.
 func drawSite(seed uint64, i, hosts int, worlds []string) plan {
 	r := rand.New(rand.NewPCG(seed, uint64(3_000_000+i))) //nolint:gosec // it has to be reproducible
-	s := &site{Host: r.IntN(hosts), n: i}
+	s := &site{Host: r.IntN(hosts), n: i, id: siteID(seed, i)}
+	if slices.Contains(worlds, "disk") && hasMachines() {
+		s.Machine, s.Live = r.IntN(2) == 0, r.IntN(3) > 0
+	}
 	for range 3 + r.IntN(4) {
 		s.Ops = append(s.Ops, siteOp{Back: r.IntN(3) > 0, Veto: r.IntN(4) == 0, To: r.IntN(10)})
 	}
-	p := plan{ID: siteID(seed, i), Site: s}
+	p := plan{ID: s.id, Site: s}
 	moment := func() time.Duration { return between(r, 100*time.Millisecond, 30*time.Second) }
 	for range 2 + r.IntN(3) {
 		f := fault{Kind: killAt, Host: s.Host, At: sitePoints[r.IntN(len(sitePoints))], Nth: 1 + r.IntN(3)}
@@ -115,8 +134,13 @@ func drawSite(seed uint64, i, hosts int, worlds []string) plan {
 		chance(4, fault{Kind: stallEngine})
 		chance(4, fault{Kind: dropEngine})
 	}
-	if slices.Contains(worlds, "sqlite") {
+	if slices.Contains(worlds, "sqlite") || slices.Contains(worlds, "disk") {
 		chance(3, fault{Kind: killCalls})
+	}
+	if s.Machine {
+		for range 1 + r.IntN(2) {
+			chance(1, fault{Kind: killMachine, Site: s})
+		}
 	}
 	if slices.Contains(worlds, "postgres") {
 		chance(3, fault{Kind: killDatabase, World: "postgres"})
@@ -163,6 +187,9 @@ func (r *run) setSites(ctx context.Context) error {
 	for n := range r.Side {
 		r.siteDatabases = append(r.siteDatabases, n)
 	}
+	if hasMachines() && slices.Contains(r.Worlds, "disk") {
+		r.setMachines()
+	}
 	for _, m := range r.fleet.members {
 		settings, named, engine := &folder.Settings{Roots: []string{m.files()}}, map[string]unit.Unit{}, ""
 		if r.hasSiteContainers() {
@@ -171,7 +198,10 @@ func (r *run) setSites(ctx context.Context) error {
 		}
 		for n := range manyUnits {
 			u, id := m.unit(unitName(int64(n))), siteID(r.Seed, n)
-			if engine != "" {
+			switch {
+			case drawSite(r.Seed, n, r.Hosts, r.Worlds).Site.Machine:
+				u = m.machineUnit(id)
+			case engine != "":
 				u = unit.Unit{Container: r.boxOf(n)}
 			}
 			u.Health.Command = []string{"sh", "-c", fmt.Sprintf("! test -e %s || ! grep -qx 'change 0' %s",
@@ -217,13 +247,16 @@ func (s *site) setUp(ctx context.Context, r *run, id string) (d environment.Docu
 			return d, err
 		}
 	}
-	d = environment.Document{Name: id, On: m.Host, Unit: unitName(int64(s.n)), Healthy: "1s",
+	d = environment.Document{Name: id, On: m.Host, Unit: unitName(int64(s.n)), Live: s.Machine && s.Live, Healthy: "1s",
 		Parts: map[string]environment.Part{
 			"code": {Git: filepath.Join(s.dir, "code")}, "uploads": {Folder: filepath.Join(s.dir, "uploads")}}}
 	if _, err := s.git(ctx, "init", "-q"); err != nil {
 		return d, err
 	}
-	if r.hasSiteContainers() {
+	s.slot = r.takeDatabase()
+	switch {
+	case s.Machine: // which is started by the first change
+	case r.hasSiteContainers():
 		s.box = r.boxOf(s.n)
 		v, err := r.engine.VolumeCreate(ctx, volume.CreateOptions{Name: s.box})
 		if err != nil {
@@ -240,10 +273,18 @@ func (s *site) setUp(ctx context.Context, r *run, id string) (d environment.Docu
 			return d, err
 		}
 		d.Parts["web"], d.Parts["data"] = environment.Part{Container: s.box}, environment.Part{Volume: s.box}
-	} else if err := os.WriteFile(filepath.Join(m.units(), d.Unit), []byte("runs\n"), 0o600); err != nil {
-		return d, err
+	default:
+		if err := os.WriteFile(filepath.Join(m.units(), d.Unit), []byte("runs\n"), 0o600); err != nil {
+			return d, err
+		}
 	}
-	if s.slot = r.takeDatabase(); s.slot >= 0 && slices.Contains(r.Worlds, "redis") {
+	if slices.Contains(r.Worlds, "disk") {
+		if err := s.setUpDisk(ctx, r); err != nil {
+			return d, err
+		}
+		d.Parts["root"] = environment.Part{Disk: s.disk}
+	}
+	if s.slot >= 0 && slices.Contains(r.Worlds, "redis") {
 		s.keys = siteKeys(s.slot)
 		d.Parts["keys"] = environment.Part{Redis: siteDatabase(s.slot)}
 	}
@@ -304,6 +345,11 @@ func (s *site) change(ctx context.Context, r *run, n int) error {
 	if s.box != "" {
 		if err := r.engine.CopyToContainer(ctx, s.box, "/srv", tarOf(text, "same", fmt.Sprint(n)),
 			container.CopyToContainerOptions{}); err != nil {
+			return err
+		}
+	}
+	if s.disk != "" {
+		if err := s.changeDisk(ctx, r, n); err != nil {
 			return err
 		}
 	}
@@ -368,15 +414,22 @@ func (s *site) look(ctx context.Context, r *run) (is map[string]string, err erro
 		said, failed := s.git(ctx, args...)
 		add("git "+args[0], said, failed)
 	}
-	if s.box != "" {
+	switch m := r.fleet.members[s.Host]; {
+	case s.Machine:
+		add("unit", len(m.those(s.machineName())) > 0, nil)
+	case s.box == "":
+		add("unit", exists(filepath.Join(m.units(), unitName(int64(s.n)))), nil)
+	default:
 		data, failed := found.Files("", s.volume)
 		add("data", data, failed)
 		web, failed := found.Container(ctx, s.box)
 		add("web", web, failed)
 		c, failed := r.engine.ContainerInspect(ctx, s.box)
 		add("unit", failed == nil && c.State.Running, failed)
-	} else {
-		add("unit", exists(filepath.Join(r.fleet.members[s.Host].units(), unitName(int64(s.n)))), nil)
+	}
+	if s.disk != "" {
+		disk, failed := s.lookAtDisk(ctx, r)
+		add("root", disk, failed)
 	}
 	if s.database != "" {
 		var rows []int
@@ -411,6 +464,9 @@ func (s *site) clear(ctx context.Context, r *run) (err error) {
 	if s.box != "" {
 		err = errors.Join(r.engine.ContainerRemove(ctx, s.box, container.RemoveOptions{Force: true}),
 			r.engine.VolumeRemove(ctx, s.box, true))
+	}
+	if s.Machine {
+		err = errors.Join(err, r.fleet.members[s.Host].endThose(ctx, s.machineName()))
 	}
 	if s.database != "" {
 		err = errors.Join(err, r.postgres.run(ctx, r.postgres.Admin("postgres"),
