@@ -14,9 +14,9 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
-	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -124,7 +124,7 @@ func (x *execAction) findRolledBack(ctx context.Context, rec stepRecord) (contai
 			engine.NameOf(rec.Container))
 	case err != nil:
 		return c, engine.Explain("looking at the container", err)
-	case lineage.IsPutAside(c):
+	case aside.Is(c):
 		return c, activities.Errorf(activities.Refused, "container %s has been replaced since the rollback",
 			engine.NameOf(rec.Container))
 	}

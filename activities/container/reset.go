@@ -10,6 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -57,9 +58,9 @@ func (x *execAction) planReset(ctx context.Context, e activities.Entry, t *journ
 	rec, found, err := readRecord(t)
 	if err == nil && found {
 		stands, by.Container, err = x.findPresent(ctx, rec.Container.ID)
-		if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(by.Container) {
+		if engine.IsNotFound(err) || err == nil && aside.Is(by.Container) {
 			by.Container = rec.Container
-			by.Occupant, err = target.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
+			by.Occupant, err = engine.FindHolder(ctx, x.engine, engine.NameOf(rec.Container))
 		}
 	}
 	if !found || target.IsDamaged(err) {

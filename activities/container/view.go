@@ -8,10 +8,10 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
-	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
 	"github.com/seed-62bf7108/unwind/activities/container/volumes"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
@@ -45,9 +45,9 @@ func (x *execAction) viewBy(ctx context.Context, t *journal.Token, rec stepRecor
 	}
 	stands, present, err := x.findPresent(ctx, rec.Container.ID)
 	s.ID = stands.ID
-	if engine.IsNotFound(err) || err == nil && lineage.IsPutAside(present) {
+	if engine.IsNotFound(err) || err == nil && aside.Is(present) {
 		s.Gone = true
-		s.Occupant, err = target.FindHolder(ctx, x.engine, s.Name)
+		s.Occupant, err = engine.FindHolder(ctx, x.engine, s.Name)
 		return s, present, err
 	}
 	if err != nil {

@@ -84,7 +84,7 @@ func New(c Config) (activities.World, error) {
 		if err != nil {
 			return false, err
 		}
-		holder, err := target.FindHolder(ctx, plain, standing)
+		holder, err := engine.FindHolder(ctx, plain, standing)
 		return holder == "", err
 	}
 	sidecars := helper.NewClient(sidecar.Starter(plain, records.ID()))

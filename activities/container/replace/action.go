@@ -13,10 +13,11 @@ import (
 	"github.com/docker/go-connections/nat"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/container/lease"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
+	"github.com/seed-62bf7108/unwind/activities/docker/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
@@ -100,7 +101,7 @@ func (a *Action) locate(ctx context.Context, p params) (r replacement, err error
 		return r, activities.Errorf(activities.Refused, "container: %s is not the name of a container: it is called %s",
 			p.Container, name)
 	}
-	if lineage.IsStepName(p.Container) {
+	if aside.IsStepName(p.Container) {
 		return r, activities.Errorf(activities.Refused,
 			"container: %s belongs to a step that has replaced another container, or is about to; name that one", p.Container)
 	}

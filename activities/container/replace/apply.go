@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/blueprint"
-	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
+	"github.com/seed-62bf7108/unwind/activities/docker/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -154,7 +154,7 @@ func (w *swap) run(ctx context.Context) (target.Completion, error) {
 	return w.finish(target.Completion{Container: fresh, After: digest, Running: true, Failure: failure,
 		Result: activities.Result{
 			Summary: fmt.Sprintf("replaced %s: %s is kept, stopped, as %s (not to be pruned: the undo needs it)", name,
-				w.rec.Old.ID[:12], lineage.AsideName(w.entry.Token)),
+				w.rec.Old.ID[:12], aside.NameFor(w.entry.Token)),
 			Outputs: map[string]any{"container": fresh, "replaced": w.rec.Old.ID, "image": w.rec.Image},
 			After:   digest,
 		}})

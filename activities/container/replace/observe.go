@@ -24,7 +24,7 @@ func (a *Action) view(ctx context.Context, t *journal.Token, rec stepRecord, fre
 	if err != nil {
 		return s, err
 	}
-	holder, err := target.FindHolder(ctx, a.Engine, s.Name)
+	holder, err := engine.FindHolder(ctx, a.Engine, s.Name)
 	if err != nil {
 		return s, err
 	}
@@ -56,7 +56,7 @@ func (a *Action) Observe(ctx context.Context, e activities.Entry) (activities.Ob
 			Detail: "there is no record of the step: it has not run, or its record is released"}, nil
 	}
 	name := engine.NameOf(rec.Old)
-	holder, err := target.FindHolder(ctx, a.Engine, name)
+	holder, err := engine.FindHolder(ctx, a.Engine, name)
 	if err != nil {
 		return activities.Observation{}, err
 	}

@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -28,11 +29,11 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil && !target.IsDamaged(err) {
 		return err
 	}
-	var aside reference
-	if _, err := t.Read(asideDoc, &aside); err != nil && !target.IsDamaged(err) {
+	var old reference
+	if _, err := t.Read(asideDoc, &old); err != nil && !target.IsDamaged(err) {
 		return err
 	}
-	if err := a.dropNames(ctx, e.Token, fate, rec, aside.ID); err != nil {
+	if err := a.dropNames(ctx, e.Token, fate, rec, old.ID); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*.gz"))
@@ -50,9 +51,9 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 // dropNames removes whatever has a name of the token: after a commit the old container, after an
 // undo what fences it, and never the old one; unless that has been made anew since, so that it is
 // not what was put aside any more.
-func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate, rec stepRecord, aside string) error {
-	for _, name := range []string{lineage.AsideName(token), lineage.ReturnName(token)} {
-		holder, err := target.FindHolder(ctx, a.Engine, name)
+func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate, rec stepRecord, old string) error {
+	for _, name := range []string{aside.NameFor(token), aside.ReturnName(token)} {
+		holder, err := engine.FindHolder(ctx, a.Engine, name)
 		if err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate,
 			continue
 		}
 		drop := a.Lineage.RemoveMade
-		if holder == aside {
+		if holder == old {
 			drop = a.Lineage.Remove
 		}
 		if err := drop(ctx, holder); err != nil {

@@ -15,31 +15,11 @@ import (
 	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/blueprint"
-	"github.com/seed-62bf7108/unwind/activities/container/lineage"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
+	"github.com/seed-62bf7108/unwind/activities/docker/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
-
-// barrierCommand is nothing that any image has.
-const barrierCommand = "/unwind-holds-this-name"
-
-// barrier takes a name for good, so that the old container cannot get it any more. It is not taken
-// where the old container has it.
-func (a *Action) barrier(ctx context.Context, name string, r replacement) (taken bool, err error) {
-	for _, image := range []string{r.Old.Image, r.Image} { // somebody may have removed one
-		_, err = a.Engine.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{barrierCommand}},
-			&container.HostConfig{NetworkMode: "none"}, nil, nil, name)
-		if !engine.IsNotFound(err) {
-			break
-		}
-	}
-	if err != nil && !engine.IsConflict(err) {
-		return false, engine.Explain("taking the name "+name, err)
-	}
-	holder, err := a.Engine.ContainerInspect(ctx, name)
-	return err == nil && holder.ID != r.Old.ID, engine.Explain("looking at "+name, err)
-}
 
 // make makes a container, once, and names it in a document before anybody starts it.
 func (w *swap) make(ctx context.Context, doc string, plan blueprint.Blueprint) (id string, err error) {
@@ -50,7 +30,7 @@ func (w *swap) make(ctx context.Context, doc string, plan blueprint.Blueprint) (
 	if err := w.token.CheckOpen(); err != nil {
 		return "", err
 	}
-	name := lineage.NamePrefix(w.entry.Token) + doc + "-" + strings.ToLower(rand.Text()[:8])
+	name := aside.NamePrefix(w.entry.Token) + doc + "-" + strings.ToLower(rand.Text()[:8])
 	own, err := w.Engine.ContainerCreate(ctx, plan.Config, plan.Host, plan.Network, nil, name)
 	if err != nil {
 		return "", engine.Explain("making a container from the image", err)
@@ -120,24 +100,12 @@ func (w *swap) change(ctx context.Context, fresh string) (*activities.Error, err
 	if err := w.takeTurn(); err != nil {
 		return nil, err
 	}
-	name, aside := engine.NameOf(w.rec.Old), lineage.AsideName(w.entry.Token)
-	old, err := w.Engine.ContainerInspect(ctx, w.rec.Old.ID)
-	if err != nil {
-		return nil, engine.Explain("looking at the old container", err)
+	old := w.setAside(w.entry.Token, w.rec.replacement)
+	name := old.Name
+	if err := old.SetAside(ctx); err != nil {
+		return nil, err
 	}
-	if engine.NameOf(old) != aside {
-		point.Reach("container.replace:before-aside")
-		if err := w.Engine.ContainerRename(ctx, old.ID, aside); err != nil {
-			return nil, engine.Explain("setting the old container aside", err)
-		}
-	}
-	point.Reach("container.replace:old-renamed")
-	if !w.rec.Old.HostConfig.RestartPolicy.IsNone() { // it would come back with the engine, or count its end as a failure
-		if err := w.setRestarts(ctx, aside, container.RestartPolicy{Name: container.RestartPolicyDisabled}); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Engine.ContainerStop(ctx, aside, container.StopOptions{}); err != nil {
+	if err := w.Engine.ContainerStop(ctx, aside.NameFor(w.entry.Token), container.StopOptions{}); err != nil {
 		return nil, engine.Explain("stopping the old container", err)
 	}
 	point.Reach("container.replace:old-stopped")
@@ -169,9 +137,13 @@ func (w *swap) takeTurn() error {
 	return errors.Join(m.fenced(), w.token.CheckOpen())
 }
 
-func (a *Action) setRestarts(ctx context.Context, name string, policy container.RestartPolicy) error {
-	_, err := a.Engine.ContainerUpdate(ctx, name, container.UpdateConfig{RestartPolicy: policy})
-	return engine.Explain("setting when container "+name+" is started again", err)
+// setAside is the old container, as what a token sets aside.
+func (a *Action) setAside(token string, r replacement) aside.Container {
+	return aside.Container{
+		Engine: a.Engine, Token: token, ID: r.Old.ID, Name: engine.NameOf(r.Old),
+		Restarts: r.Old.HostConfig.RestartPolicy, Images: []string{r.Old.Image, r.Image},
+		Reach: func(what string) { point.Reach("container.replace:" + what) },
+	}
 }
 
 // start starts a container of ours and waits until it is well, as far as its image says what that
@@ -226,14 +198,14 @@ func (w *swap) defaults(ctx context.Context) *dockerspec.DockerOCIImageConfig {
 // not what is kept.
 func (a *Action) sweep(ctx context.Context, token, keep string) error {
 	found, err := a.Engine.ContainerList(ctx,
-		container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/"+lineage.NamePrefix(token)))})
+		container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "^/"+aside.NamePrefix(token)))})
 	if err != nil {
 		return engine.Explain("looking for what was left over", err)
 	}
 	for _, c := range found {
 		left := slices.ContainsFunc(c.Names, func(name string) bool {
-			return strings.HasPrefix(name, "/"+lineage.NamePrefix(token)+newDoc+"-") ||
-				strings.HasPrefix(name, "/"+lineage.NamePrefix(token)+trialDoc+"-")
+			return strings.HasPrefix(name, "/"+aside.NamePrefix(token)+newDoc+"-") ||
+				strings.HasPrefix(name, "/"+aside.NamePrefix(token)+trialDoc+"-")
 		})
 		if left && c.ID != keep {
 			if err := a.Lineage.RemoveMade(ctx, c.ID); err != nil {

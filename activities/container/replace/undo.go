@@ -11,8 +11,8 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -63,19 +63,19 @@ func (a *Action) settledOr(t *journal.Token, undone *activities.Undone, err erro
 
 func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.Token,
 	d activities.Decision) (activities.Undone, error) {
-	var fresh, trial, aside reference
+	var fresh, trial, old reference
 	if err := a.checkNotLost(t, d.Done); err != nil {
 		return activities.Undone{}, err
 	}
 	for _, fence := range []struct { // that of the old container last: see checkNotLost
 		doc string
 		of  *reference
-	}{{newDoc, &fresh}, {trialDoc, &trial}, {asideDoc, &aside}} {
+	}{{newDoc, &fresh}, {trialDoc, &trial}, {asideDoc, &old}} {
 		if _, err := t.Create(fence.doc, fence.of); err != nil {
 			return activities.Undone{}, err
 		}
 	}
-	if aside.ID == "" {
+	if old.ID == "" {
 		undone := activities.Undone{Outcome: activities.Nothing, Observed: "nothing was replaced, and no longer can be"}
 		return undone, a.removeMade(ctx, e.Token, fresh.ID, trial.ID)
 	}
@@ -226,64 +226,31 @@ func (a *Action) removeMade(ctx context.Context, token, fresh, trial string) err
 	return a.sweep(ctx, token, "")
 }
 
-// bringBack gives the old container its name again and starts it. It ends when no forward and no
-// other undo of the token can do anything to it any more: both names by which they could are taken.
+// bringBack gives the old container its name again and starts it.
 func (a *Action) bringBack(ctx context.Context, token string, r replacement) error {
-	old, back, aside := r.Old, lineage.ReturnName(token), lineage.AsideName(token)
-	name := engine.NameOf(old)
-	for {
-		holder, err := target.FindHolder(ctx, a.Engine, back)
-		if err != nil || holder != "" && holder != old.ID { // it is done
-			return err
-		}
-		now, err := a.Engine.ContainerInspect(ctx, old.ID)
-		if engine.IsNotFound(err) {
-			return goneForGood(old)
-		}
-		if err != nil {
-			return engine.Explain("looking at the old container", err)
-		}
-		if engine.NameOf(now) != back {
-			point.Reach("container.replace:before-return")
-			if err := a.Engine.ContainerRename(ctx, old.ID, back); err != nil {
-				return engine.Explain("taking the old container back", err)
-			}
-		}
-		point.Reach("container.replace:old-returning")
-		if fenced, err := a.barrier(ctx, aside, r); err != nil {
-			return err
-		} else if !fenced { // a forward was quicker
-			continue
-		}
-		point.Reach("container.replace:forward-fenced")
-		if err := a.restart(ctx, back, old); err != nil {
-			return err
-		}
-		point.Reach("container.replace:old-started")
-		if err := a.Engine.ContainerRename(ctx, old.ID, name); err != nil {
-			return engine.Explain("giving the old container its name "+name, err)
-		}
-		point.Reach("container.replace:old-named")
-		if fenced, err := a.barrier(ctx, back, r); err != nil || fenced {
-			point.Reach("container.replace:undo-fenced")
-			return err
-		}
+	old := a.setAside(token, r)
+	err := old.BringBack(ctx, func(ctx context.Context, name string) error { return a.restart(ctx, name, old) })
+	if errors.Is(err, aside.ErrGone) {
+		return goneForGood(r.Old)
 	}
+	return err
 }
 
 // restart starts the old container under the name that only an undo gives it. A forward may be
 // stopping it at this moment: it must not end after its start, so it is stopped first.
-func (a *Action) restart(ctx context.Context, name string, old container.InspectResponse) error {
+func (a *Action) restart(ctx context.Context, name string, old aside.Container) error {
 	if err := a.Engine.ContainerStop(ctx, name, container.StopOptions{}); err != nil {
 		return engine.Explain("stopping the old container", err)
 	}
 	point.Reach("container.replace:old-stopped-again")
-	if policy := old.HostConfig.RestartPolicy; !policy.IsNone() {
-		if err := a.setRestarts(ctx, name, policy); err != nil {
-			return err
-		}
+	if err := old.RestoreRestarts(ctx, name); err != nil {
+		return err
 	}
-	return engine.Explain("starting the old container", a.Engine.ContainerStart(ctx, name, container.StartOptions{}))
+	if err := a.Engine.ContainerStart(ctx, name, container.StartOptions{}); err != nil {
+		return engine.Explain("starting the old container", err)
+	}
+	point.Reach("container.replace:old-started")
+	return nil
 }
 
 // report says what is seen after a switch back.

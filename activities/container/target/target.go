@@ -79,18 +79,6 @@ func CheckAwake(c container.InspectResponse, name string) error {
 	return nil
 }
 
-// FindHolder finds the id of the container that has a name, and is empty where none has.
-func FindHolder(ctx context.Context, e engine.Client, name string) (string, error) {
-	c, err := e.ContainerInspect(ctx, name)
-	if engine.IsNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", engine.Explain("looking for container "+name, err)
-	}
-	return c.ID, nil
-}
-
 // NotRolledBack names what this container has that no rollback brings back.
 func NotRolledBack(c container.InspectResponse, ignore []string) []string {
 	var lost []string

@@ -21,7 +21,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// Client is everything that the container world asks of a Docker engine. The client module is
+// Client is everything that is asked of a Docker engine. The client module is
 // frozen and has a successor: a change of modules would touch what is here. rememberingClient
 // implements it.
 type Client interface { //nolint:interfacebloat // it is one client, and each method of it is used
@@ -58,6 +58,7 @@ type Client interface { //nolint:interfacebloat // it is one client, and each me
 		<-chan error)
 	ContainerRename(ctx context.Context, container, name string) error
 	ContainerRemove(ctx context.Context, container string, options container.RemoveOptions) error
+	NetworkInspect(ctx context.Context, network string, options network.InspectOptions) (network.Inspect, error)
 	NetworkConnect(ctx context.Context, network, container string, config *network.EndpointSettings) error
 
 	ContainerCommit(ctx context.Context, container string, options container.CommitOptions) (container.CommitResponse,
@@ -149,3 +150,15 @@ func IsAtRest(c container.InspectResponse) bool {
 
 // NameOf returns a container's name as people write it.
 func NameOf(c container.InspectResponse) string { return strings.TrimPrefix(c.Name, "/") }
+
+// FindHolder finds the id of the container that has a name, and is empty where none has.
+func FindHolder(ctx context.Context, e Client, name string) (string, error) {
+	c, err := e.ContainerInspect(ctx, name)
+	if IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", Explain("looking for container "+name, err)
+	}
+	return c.ID, nil
+}

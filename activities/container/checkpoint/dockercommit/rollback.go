@@ -12,10 +12,11 @@ import (
 	"github.com/docker/docker/api/types/image"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
+	"github.com/seed-62bf7108/unwind/activities/docker/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/point"
 )
@@ -233,7 +234,7 @@ func (b *Backend) compareCheckpoint(ctx context.Context, r checkpoint.Rollback,
 func (b *Backend) findModel(ctx context.Context, r checkpoint.Rollback, old string) (model container.InspectResponse,
 	retire string, err error) {
 	switch present, err := b.engine.ContainerInspect(ctx, old); {
-	case err == nil && !lineage.IsPutAside(present):
+	case err == nil && !aside.Is(present):
 		return present, old, nil
 	case err != nil && !engine.IsNotFound(err):
 		return model, "", engine.Explain("looking at the container", err)
@@ -246,7 +247,7 @@ func (b *Backend) findModel(ctx context.Context, r checkpoint.Rollback, old stri
 func (b *Backend) buildCandidate(ctx context.Context, r checkpoint.Rollback,
 	model container.InspectResponse) (id string, err error) {
 	plan := blueprint.Copy(model, r.Checkpoint)
-	name := lineage.NamePrefix(r.Token) + r.Turn + "-" + strings.ToLower(rand.Text()[:8])
+	name := aside.NamePrefix(r.Token) + r.Turn + "-" + strings.ToLower(rand.Text()[:8])
 	made, err := b.engine.ContainerCreate(ctx, plan.Config, plan.Host, plan.Network, nil, name)
 	if engine.IsNotFound(err) { // of the image, or of a network or a volume that may come back
 		if _, gone := b.engine.ImageInspect(ctx, r.Checkpoint); engine.IsNotFound(gone) {
@@ -269,7 +270,7 @@ func (b *Backend) buildCandidate(ctx context.Context, r checkpoint.Rollback,
 
 // beats says of a candidate's name that whoever builds it has lost against this rollback.
 func beats(r checkpoint.Rollback, name string) bool {
-	turn, ours := strings.CutPrefix(strings.TrimPrefix(name, "/"), lineage.NamePrefix(r.Token))
+	turn, ours := strings.CutPrefix(strings.TrimPrefix(name, "/"), aside.NamePrefix(r.Token))
 	if i := strings.LastIndexByte(turn, '-'); i >= 0 {
 		turn = turn[:i]
 	}
@@ -293,7 +294,7 @@ func (b *Backend) removeLosers(ctx context.Context, r checkpoint.Rollback, chose
 // removeCandidates removes those of a token's candidates that have lost.
 func (b *Backend) removeCandidates(ctx context.Context, token string, lost func(container.Summary) bool) error {
 	found, err := b.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(
-		filters.Arg("name", "^/"+lineage.NamePrefix(token)), filters.Arg("status", "created"),
+		filters.Arg("name", "^/"+aside.NamePrefix(token)), filters.Arg("status", "created"),
 	)})
 	if err != nil {
 		return engine.Explain("looking for what was left over", err)

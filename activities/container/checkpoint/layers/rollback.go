@@ -10,6 +10,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/checkpoint"
 	"github.com/seed-62bf7108/unwind/activities/container/lineage"
 	"github.com/seed-62bf7108/unwind/activities/container/manifest"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -152,7 +153,7 @@ func (b *Backend) findContainer(ctx context.Context, r checkpoint.Rollback) (con
 			"container %s is gone, and with it what the layers of the checkpoint lay over; a reset makes it anew from its image",
 			engine.NameOf(r.Container))
 	}
-	if err == nil && lineage.IsPutAside(now) {
+	if err == nil && aside.Is(now) {
 		return now, activities.Errorf(activities.Refused,
 			"container %s was put aside when another took its place: undo that step first", engine.NameOf(r.Container))
 	}

@@ -1,4 +1,4 @@
-package target
+package engine
 
 import (
 	"context"
@@ -8,12 +8,10 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
 // silent is an engine that does not answer.
-type silent struct{ engine.Client }
+type silent struct{ Client }
 
 func (silent) ContainerInspect(context.Context, string) (container.InspectResponse, error) {
 	return container.InspectResponse{}, errors.New("no answer")

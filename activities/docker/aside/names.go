@@ -1,4 +1,4 @@
-package lineage
+package aside
 
 import (
 	"regexp"
@@ -10,11 +10,11 @@ import (
 // a part of each one's own.
 func NamePrefix(token string) string { return "unwind-" + token + "-" }
 
-// AsideName is what container.replace calls a container that it has put aside, and ReturnName what
-// its undo calls it on the way back.
-func AsideName(token string) string { return NamePrefix(token) + "aside" }
+// NameFor is what a container is called that a token has set aside, and ReturnName what it is called
+// on the way back.
+func NameFor(token string) string { return NamePrefix(token) + "aside" }
 
-// ReturnName is explained at [AsideName].
+// ReturnName is explained at [NameFor].
 func ReturnName(token string) string { return NamePrefix(token) + "return" }
 
 var (
@@ -25,5 +25,5 @@ var (
 // IsStepName says that a container with this name belongs to a step.
 func IsStepName(name string) bool { return stepNames.MatchString(name) }
 
-// IsPutAside says that a replacement has put a container aside: it does not stand in its place.
-func IsPutAside(c container.InspectResponse) bool { return asideNames.MatchString(c.Name) }
+// Is says that a step has set a container aside: it does not stand in its place.
+func Is(c container.InspectResponse) bool { return asideNames.MatchString(c.Name) }

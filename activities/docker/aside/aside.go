@@ -1,0 +1,131 @@
+// Package aside sets containers aside, and brings them back: one in whose place a step puts another
+// is kept, under a name of the step's token, until the step is undone or its record is released.
+//
+// An engine takes a name atomically, and for one container only. That is the fence between the
+// calls of a token: once a container is back, something holds each of the names by which a late
+// forward or a late undo could still move it.
+package aside
+
+import (
+	"context"
+	"errors"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/seed-62bf7108/unwind/activities/docker/engine"
+)
+
+// Container is one that a step sets aside.
+type Container struct {
+	Engine engine.Client
+	Token  string
+	// ID is the container, and Name what it is called in its place.
+	ID, Name string
+	// Restarts is when the engine starts it again by itself.
+	Restarts container.RestartPolicy
+	// Images are ids of images for what only holds a name: somebody may have removed one.
+	Images []string
+	// Reach reports the point after a side effect.
+	Reach func(what string)
+}
+
+// ErrGone says that somebody has removed a container that was set aside.
+var ErrGone = errors.New("the container that was set aside has been removed by somebody")
+
+// SetAside renames the container, and has the engine not start it by itself: it would come back with
+// the engine, or count its end as a failure. Done again, it does what is left.
+func (c Container) SetAside(ctx context.Context) error {
+	now, err := c.Engine.ContainerInspect(ctx, c.ID)
+	if err != nil {
+		return engine.Explain("looking at the old container", err)
+	}
+	if engine.NameOf(now) != NameFor(c.Token) {
+		c.Reach("before-aside")
+		if err := c.Engine.ContainerRename(ctx, c.ID, NameFor(c.Token)); err != nil {
+			return engine.Explain("setting the old container aside", err)
+		}
+	}
+	c.Reach("old-renamed")
+	if c.Restarts.IsNone() {
+		return nil
+	}
+	return c.setRestarts(ctx, NameFor(c.Token), container.RestartPolicy{Name: container.RestartPolicyDisabled})
+}
+
+// BringBack gives the container its name again. It ends when no forward and no other undo of the
+// token can do anything to it any more: both names by which they could are taken. Ready is
+// called with the name that only an undo gives it, before it has its own.
+func (c Container) BringBack(ctx context.Context, ready func(ctx context.Context, name string) error) error {
+	back := ReturnName(c.Token)
+	for {
+		holder, err := engine.FindHolder(ctx, c.Engine, back)
+		if err != nil || holder != "" && holder != c.ID { // it is done
+			return err
+		}
+		now, err := c.Engine.ContainerInspect(ctx, c.ID)
+		if engine.IsNotFound(err) {
+			return ErrGone
+		}
+		if err != nil {
+			return engine.Explain("looking at the old container", err)
+		}
+		if engine.NameOf(now) != back {
+			c.Reach("before-return")
+			if err := c.Engine.ContainerRename(ctx, c.ID, back); err != nil {
+				return engine.Explain("taking the old container back", err)
+			}
+		}
+		c.Reach("old-returning")
+		if fenced, err := c.holdName(ctx, NameFor(c.Token)); err != nil {
+			return err
+		} else if !fenced { // a forward was quicker
+			continue
+		}
+		c.Reach("forward-fenced")
+		if err := ready(ctx, back); err != nil {
+			return err
+		}
+		if err := c.Engine.ContainerRename(ctx, c.ID, c.Name); err != nil {
+			return engine.Explain("giving the old container its name "+c.Name, err)
+		}
+		c.Reach("old-named")
+		if fenced, err := c.holdName(ctx, back); err != nil || fenced {
+			c.Reach("undo-fenced")
+			return err
+		}
+	}
+}
+
+// RestoreRestarts has the engine start the container again by itself as before.
+func (c Container) RestoreRestarts(ctx context.Context, name string) error {
+	if c.Restarts.IsNone() {
+		return nil
+	}
+	return c.setRestarts(ctx, name, c.Restarts)
+}
+
+// setRestarts is by name: what comes late finds another container there.
+func (c Container) setRestarts(ctx context.Context, name string, policy container.RestartPolicy) error {
+	_, err := c.Engine.ContainerUpdate(ctx, name, container.UpdateConfig{RestartPolicy: policy})
+	return engine.Explain("setting when container "+name+" is started again", err)
+}
+
+// holdCommand is nothing that any image has.
+const holdCommand = "/unwind-holds-this-name"
+
+// holdName takes a name for good, so that the container cannot get it any more. It is not taken
+// where the container has it.
+func (c Container) holdName(ctx context.Context, name string) (taken bool, err error) {
+	for _, image := range c.Images {
+		_, err = c.Engine.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{holdCommand}},
+			&container.HostConfig{NetworkMode: "none"}, nil, nil, name)
+		if !engine.IsNotFound(err) {
+			break
+		}
+	}
+	if err != nil && !engine.IsConflict(err) {
+		return false, engine.Explain("taking the name "+name, err)
+	}
+	holder, err := c.Engine.ContainerInspect(ctx, name)
+	return err == nil && holder.ID != c.ID, engine.Explain("looking at "+name, err)
+}
