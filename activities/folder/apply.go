@@ -22,11 +22,11 @@ func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.St
 	if err != nil {
 		return r, err
 	}
-	at, err := a.locateThere(ctx, p.where)
+	at, err := a.locateOrAbsent(ctx, p.where)
 	if err != nil {
 		return r, err
 	}
-	defer at.close()
+	defer func() { at.close() }()
 	step, err := a.load(t, e)
 	if err != nil {
 		return r, err
@@ -40,7 +40,7 @@ func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.St
 	if done, err := t.Has(journal.Applied); err != nil {
 		return r, err
 	} else if !done {
-		if err := a.putBack(ctx, t, e, step, at); err != nil {
+		if err := a.act(ctx, t, e, step, at); err != nil {
 			return r, err
 		}
 		point.Reach("folder.restore:put-back")
@@ -49,25 +49,49 @@ func (a *restore) Apply(ctx context.Context, e activities.Entry, s activities.St
 		}
 	}
 	point.Reach("folder.restore:applied")
+	if step.Remake != nil {
+		at.close()
+		if at, err = a.locateOrAbsent(ctx, p.where); err != nil {
+			return r, err
+		}
+	}
 	return step.Result, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})
+}
+
+// act does what the record says.
+func (a *restore) act(ctx context.Context, t *journal.Token, e activities.Entry, step *step, at location) error {
+	if step.Remake == nil {
+		if at.absent {
+			return refuseAbsent(step.Container)
+		}
+		return a.putBack(ctx, t, e, step, at)
+	}
+	m, err := a.remaking(t, e, step)
+	if err != nil {
+		return err
+	}
+	return m.run(ctx)
 }
 
 // begin keeps what the folder holds, and makes the record of a restore that may be made.
 func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entry, p restoreParams, at location,
 	want activities.Digest) (step *step, err error) {
-	wanted, look, err := a.wanted(ctx, p.Checkpoint, at)
+	wanted, err := a.wanted(ctx, p.Checkpoint, at)
 	if err == nil {
 		err = at.checkSettled(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
+	if wanted.remake != nil {
+		return a.beginRemake(ctx, t, e, p, at, wanted, want)
+	}
 	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
 	beforeName, afterName := trees(e.Token)
 	before, err := a.store.Keep(ctx, at.root(), snapshot.Keeping{
-		Name: beforeName, Over: t.CheckOpen, Label: look.label,
-		Look: snapshot.Look{Leave: look.leaves, Progress: progress},
+		Name: beforeName, Over: t.CheckOpen, Label: wanted.look.label,
+		Look: snapshot.Look{Leave: wanted.look.leaves, Progress: progress},
 	})
 	if err == nil {
 		err = errors.Join(checkRights(before), t.CheckOpen())
@@ -75,13 +99,9 @@ func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entr
 	if err != nil {
 		return nil, errors.Join(explain(err), a.drop(beforeName))
 	}
-	change, err := describe(at, p.Checkpoint, before, wanted)
+	change, err := describe(at, p.Checkpoint, before, wanted.Content)
 	if err == nil {
-		err = activities.Judge(ctx, change)
-	}
-	if err == nil && want != "" && want != change.Digest {
-		err = activities.Errorf(activities.StaleApproval,
-			"the checkpoint, or what %s holds, is not what was approved", at.name)
+		err = judge(ctx, change, want, at)
 	}
 	if err == nil {
 		err = a.store.Copy(p.Checkpoint, afterName)
@@ -89,17 +109,69 @@ func (a *restore) begin(ctx context.Context, t *journal.Token, e activities.Entr
 	if err != nil {
 		return nil, errors.Join(err, a.drop(beforeName))
 	}
-	after, _, err := wanted.Around(before)
+	after, _, err := wanted.Content.Around(before)
 	if err != nil {
 		return nil, err
 	}
 	changed := len(before.Differs(after))
 	rec := restoreRecord{
-		Owned: journal.Own(ctx, e), where: p.where, At: at.path, Before: before.Digest(), After: wanted.Digest(),
+		Owned: journal.Own(ctx, e), where: p.where, At: at.path, Before: before.Digest(), After: wanted.Content.Digest(),
 		Result: activities.Result{
 			Summary: fmt.Sprintf("%s holds what %s has: %s put back", at.name, p.Checkpoint,
 				activities.CountOf(changed, "path")),
-			Outputs: map[string]any{"changed": changed}, After: wanted.Digest(), Notes: change.Facts,
+			Outputs: map[string]any{"changed": changed}, After: wanted.Content.Digest(), Notes: change.Facts,
+		},
+	}
+	if _, err := t.Create(journal.Record, &rec); err != nil {
+		return nil, err
+	}
+	return a.load(t, e)
+}
+
+// judge refuses a change that the worker's policy refuses, or that is not the one that was approved.
+func judge(ctx context.Context, change activities.Change, want activities.Digest, at location) error {
+	if err := activities.Judge(ctx, change); err != nil {
+		return err
+	}
+	if want != "" && want != change.Digest {
+		return activities.Errorf(activities.StaleApproval,
+			"the checkpoint, or what %s holds, is not what was approved", at.name)
+	}
+	return nil
+}
+
+// beginRemake makes the record of a restore that makes a container again.
+func (a *restore) beginRemake(ctx context.Context, t *journal.Token, e activities.Entry, p restoreParams, at location,
+	wanted wanted, want activities.Digest) (*step, error) {
+	if err := a.checkRemake(ctx, wanted.remake); err != nil {
+		return nil, err
+	}
+	progress, stop := snapshot.Show(ctx, at.name)
+	defer stop()
+	before, err := a.scan(ctx, at, snapshot.Look{Progress: progress})
+	if err != nil {
+		return nil, explain(err)
+	}
+	if wanted.remake.Aside, err = a.findAside(ctx, wanted.remake, wanted.Content); err != nil {
+		return nil, err
+	}
+	change, err := wanted.remake.describe(at, p.Checkpoint, before, wanted.Content)
+	if err == nil {
+		err = judge(ctx, change, want, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, afterName := trees(e.Token)
+	if err := a.store.Copy(p.Checkpoint, afterName); err != nil {
+		return nil, err
+	}
+	rec := restoreRecord{
+		Owned: journal.Own(ctx, e), where: p.where, At: at.path, Before: before.Digest(), After: wanted.Content.Digest(),
+		Remake: wanted.remake,
+		Result: activities.Result{
+			Summary: wanted.remake.summary(at, p.Checkpoint, e.Token), After: wanted.Content.Digest(),
+			Outputs: map[string]any{"changed": wanted.Content.Paths()}, Notes: change.Facts,
 		},
 	}
 	if _, err := t.Create(journal.Record, &rec); err != nil {

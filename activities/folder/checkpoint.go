@@ -21,6 +21,7 @@ type checkpointParams struct {
 
 	Git     bool `json:"git,omitempty"     jsonschema:"true: it is a git repository; files that git ignores are left out, and a restore leaves them alone and removes no object"`
 	Ignored bool `json:"ignored,omitempty" jsonschema:"true: with git, files that git ignores are kept and restored as well"`
+	Absent  bool `json:"absent,omitempty"  jsonschema:"true: where there is no such container, that is kept: a restore then sets aside one that is there; by default it is refused"`
 }
 
 // label is that of the checkpoint that the step makes.
@@ -68,9 +69,17 @@ func (a *checkpoint) decode(ctx context.Context, s activities.Step) (p checkpoin
 		err = p.check()
 	}
 	if err == nil {
-		at, err = a.locateThere(ctx, p.where)
+		at, err = a.find(p)(ctx, p.where)
 	}
 	return p, at, err
+}
+
+// find is what finds the folder.
+func (a *checkpoint) find(p checkpointParams) func(context.Context, where) (location, error) {
+	if p.Absent {
+		return a.locateOrAbsent
+	}
+	return a.locateThere
 }
 
 func (p checkpointParams) check() error {
@@ -81,6 +90,9 @@ func (p checkpointParams) check() error {
 		return activities.Errorf(activities.Refused,
 			"ignored: it says what becomes of files that git ignores, and needs git: true; without, all files are kept")
 	}
+	if p.Absent && p.Container == "" {
+		return activities.Errorf(activities.Refused, "absent: it is about a container that is not there; leave it out")
+	}
 	return nil
 }
 
@@ -90,7 +102,7 @@ func (a *checkpoint) Preflight(ctx context.Context, o activities.Outlook) error 
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.check(), a.preflight(ctx, o, p.where))
+	return errors.Join(p.check(), a.preflight(ctx, o, p.where, a.find(p)))
 }
 
 func (a *checkpoint) Plan(ctx context.Context, e activities.Entry, s activities.Step) (c activities.Change, err error) {
@@ -174,17 +186,32 @@ func (a *checkpoint) keep(ctx context.Context, at location, label string, rec ch
 	if err != nil {
 		return r, err
 	}
-	content, err := a.store.Keep(ctx, at.root(), snapshot.Keeping{
-		Name: rec.ID, Over: t.CheckOpen, Label: label, Look: snapshot.Look{Leave: look.leaves, Progress: progress},
+	root, about, done, err := at.toKeep()
+	if err != nil {
+		return r, err
+	}
+	defer done()
+	content, err := a.store.Keep(ctx, root, snapshot.Keeping{
+		Name: rec.ID, Over: t.CheckOpen, Label: label, About: about,
+		Look: snapshot.Look{Leave: look.leaves, Progress: progress},
 	})
 	if err == nil && at.restless {
 		err = at.checkSettled(ctx)
 	}
 	if err == nil {
+		r.Notes, err = a.holdImage(ctx, at, rec.ID)
+	}
+	if err == nil {
 		err = errors.Join(checkRights(content), t.CheckOpen())
 	}
 	if err != nil {
-		return r, errors.Join(explain(err), a.drop(rec.ID))
+		return r, errors.Join(explain(err), a.dropOf(ctx, rec.where, rec.ID))
+	}
+	if at.absent {
+		return activities.Result{
+			Summary: "kept that there is no " + at.name,
+			Outputs: map[string]any{"checkpoint": rec.ID, "paths": 0, "bytes": 0}, After: content.Digest(),
+		}, nil
 	}
 	outputs := map[string]any{"checkpoint": rec.ID, "paths": content.Paths(), "bytes": content.Bytes()}
 	if label != "" {
@@ -197,10 +224,11 @@ func (a *checkpoint) keep(ctx context.Context, at location, label string, rec ch
 			activities.CountOf(content.Bytes(), "byte")),
 		Outputs: outputs,
 		After:   content.Digest(),
+		Notes:   r.Notes,
 	}, nil
 }
 
-func (a *checkpoint) Undo(_ context.Context, e activities.Entry,
+func (a *checkpoint) Undo(ctx context.Context, e activities.Entry,
 	d activities.Decision) (u activities.Undone, err error) {
 	t, err := a.token(e)
 	if err != nil {
@@ -220,7 +248,7 @@ func (a *checkpoint) Undo(_ context.Context, e activities.Entry,
 	}
 	keeper, isKept, err := t.Keeper()
 	if err == nil && !isKept {
-		err = a.drop(checkpointID(e.Token))
+		err = a.dropOf(ctx, rec.where, checkpointID(e.Token))
 	}
 	if err != nil {
 		return u, err
@@ -237,6 +265,15 @@ func (a *checkpoint) Undo(_ context.Context, e activities.Entry,
 	}
 	_, err = t.Create(journal.Outcome, &u)
 	return u, err
+}
+
+// dropOf is drop for what was kept of a folder, which may be a container's.
+func (w *world) dropOf(ctx context.Context, f where, names ...string) error {
+	err := w.drop(names...)
+	if err == nil && f.Container != "" {
+		err = w.releaseImages(ctx)
+	}
+	return err
 }
 
 // drop lets go of trees, and of what only they needed.
@@ -270,12 +307,20 @@ func (a *checkpoint) Observe(_ context.Context, e activities.Entry) (o activitie
 	return o, explain(err)
 }
 
-func (a *checkpoint) Release(_ context.Context, e activities.Entry) error {
-	return a.release(e, checkpointID(e.Token))
+func (a *checkpoint) Release(ctx context.Context, e activities.Entry) error {
+	t, err := a.token(e)
+	if err != nil {
+		return err
+	}
+	var rec checkpointRecord
+	if _, err := t.Read(journal.Record, &rec); err != nil {
+		return err
+	}
+	return a.release(ctx, e, rec.where, checkpointID(e.Token))
 }
 
-// release drops what a token keeps.
-func (w *world) release(e activities.Entry, trees ...string) error {
+// release drops what a token keeps of a folder.
+func (w *world) release(ctx context.Context, e activities.Entry, f where, trees ...string) error {
 	t, err := w.token(e)
 	if err != nil {
 		return err
@@ -283,5 +328,5 @@ func (w *world) release(e activities.Entry, trees ...string) error {
 	if _, err := t.DecideReleasing(); err != nil {
 		return err
 	}
-	return errors.Join(w.drop(trees...), t.Drop(journal.Record), t.Drop(journal.Applied), t.MarkReleased())
+	return errors.Join(w.dropOf(ctx, f, trees...), t.Drop(journal.Record), t.Drop(journal.Applied), t.MarkReleased())
 }

@@ -2,9 +2,12 @@ package folder
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/docker/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
 
@@ -43,7 +46,7 @@ func (a *compare) Preflight(ctx context.Context, o activities.Outlook) error {
 	if err != nil {
 		return err
 	}
-	problems := []error{a.preflight(ctx, o, p.where)}
+	problems := []error{a.preflight(ctx, o, p.where, a.locateOrAbsent)}
 	for name, is := range map[string]string{"checkpoint": p.Checkpoint, "with": p.With} {
 		if is != "" && !o.Awaits(name) && !isCheckpoint(is) {
 			problems = append(problems, refuseName(is))
@@ -77,31 +80,110 @@ func (a *compare) Apply(ctx context.Context, _ activities.Entry, s activities.St
 	if want != "" && want != activities.DigestOf(s.With) {
 		return r, activities.Errorf(activities.StaleApproval, "it is another comparison than the one that was approved")
 	}
-	at, err := a.locateThere(ctx, p.where)
+	at, err := a.locateOrAbsent(ctx, p.where)
 	if err != nil {
 		return r, err
 	}
 	defer at.close()
-	was, look, err := a.wanted(ctx, p.Checkpoint, at)
+	was, err := a.wanted(ctx, p.Checkpoint, at)
 	if err != nil {
 		return r, err
 	}
-	var is snapshot.Content
-	if p.With != "" {
-		is, _, err = a.wanted(ctx, p.With, at)
-	} else {
-		progress, stop := snapshot.Show(ctx, at.name)
-		is, err = a.store.Scan(ctx, at.root(), snapshot.Look{Leave: look.leaves, Progress: progress})
-		stop()
-	}
+	is, err := a.other(ctx, p, at, was.look)
 	if err != nil {
 		return r, explain(err)
 	}
-	changed := was.Differs(is)
+	found, err := a.compare(at, was.Kept, is)
+	if err != nil {
+		return r, err
+	}
 	return activities.Result{
-		Summary: at.name + ": " + activities.CountOf(len(changed), "path") + " different between " + p.Checkpoint + " and " +
+		Summary: at.name + ": " + activities.CountOf(found.count, "path") + " different between " + p.Checkpoint + " and " +
 			p.other(),
-		Outputs: map[string]any{"changed": len(changed), "diff": activities.HeadDiff(at.lines(changed, was, is), maxDiff),
-			"digest": is.Digest()},
+		Outputs: map[string]any{"changed": found.count, "diff": activities.HeadDiff(found.diff, maxDiff),
+			"digest": found.digest},
 	}, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})
+}
+
+// other is what a checkpoint is compared with.
+func (a *compare) other(ctx context.Context, p compareParams, at location, l look) (snapshot.Kept, error) {
+	if p.With != "" {
+		with, err := a.wanted(ctx, p.With, at)
+		return with.Kept, err
+	}
+	progress, stop := snapshot.Show(ctx, at.name)
+	defer stop()
+	content, err := a.scan(ctx, at, snapshot.Look{Leave: l.leaves, Progress: progress})
+	now := snapshot.Kept{Content: content, About: string(at.said)}
+	if at.absent {
+		now.About = noContainer
+	}
+	return now, err
+}
+
+// difference is what a comparison has found.
+type difference struct {
+	// count is how many paths differ, and settings of a container that is another one.
+	count  int
+	diff   string
+	digest activities.Digest
+}
+
+func (a *compare) compare(at location, was, is snapshot.Kept) (d difference, err error) {
+	both, err := compareContainers(was.About, is.About)
+	if err != nil {
+		return d, err
+	}
+	var changed []string
+	if both.sameFiles {
+		changed = was.Content.Differs(is.Content)
+	}
+	d = difference{count: len(both.lines) + len(changed), digest: is.Content.Digest(),
+		diff: strings.Join(both.lines, "") + at.lines(changed, was.Content, is.Content)}
+	if len(both.lines) > 0 {
+		d.digest = activities.DigestOf([]byte(d.digest), []byte(both.digest))
+	}
+	return d, nil
+}
+
+// containers is how two containers compare.
+type containers struct {
+	// lines say what differs in how they are made.
+	lines  []string
+	digest activities.Digest
+	// sameFiles: what they hold lies over the same files, and can be compared.
+	sameFiles bool
+}
+
+// compareContainers compares how two containers are made, of what is kept about them. Where it is
+// the same container, that counts as the same: a restore leaves it.
+func compareContainers(was, is string) (c containers, err error) {
+	if was == is { // of folders nothing is kept, nor of what is not there
+		return containers{sameFiles: true}, nil
+	}
+	if was == noContainer || is == noContainer {
+		line := "+ the container\n"
+		if is == noContainer {
+			line = "- the container\n"
+		}
+		return containers{lines: []string{line}, digest: activities.DigestOf([]byte(line))}, nil
+	}
+	a, err := readContainer(json.RawMessage(was))
+	if err != nil {
+		return c, err
+	}
+	b, err := readContainer(json.RawMessage(is))
+	if err != nil || a.ID == b.ID {
+		return containers{sameFiles: true}, err
+	}
+	names, err := blueprint.Differs(json.RawMessage(was), json.RawMessage(is))
+	if err != nil {
+		return c, err
+	}
+	for _, name := range names {
+		c.lines = append(c.lines, describeSettings([]string{name}))
+	}
+	c.sameFiles = a.Image == b.Image
+	c.digest, err = blueprint.Digest(json.RawMessage(is))
+	return c, err
 }

@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	containertest.Main(m, restoreCase, gitCase, checkpointCase, containerCase, volumeCase)
+	containertest.Main(m, restoreCase, gitCase, checkpointCase, containerCase, volumeCase, remakeCase, forwardCase)
 }
 
 func TestRestoreConforms(t *testing.T) { actiontest.Run(t, restoreCase) }

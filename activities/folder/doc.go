@@ -30,6 +30,12 @@
 // while no container runs that may write to it: that is looked at before and after, by the engine's
 // word. Layers of container.exec that hold something are not in that folder, and are refused.
 //
+// A checkpoint of a container also has what the engine says of it, and its image a name. Where
+// another container has its name by then, which was not made in the same way, or none has, a restore
+// makes it again, fills it, and compares all that the engine says of both. The other one is set
+// aside (package aside), and brought back by the undo, or by a later restore that goes forward to
+// it. With absent: true, it is kept that there is no container.
+//
 // # How a restore is undone
 //
 // Before it touches anything it keeps what the folder holds, as a checkpoint does. The undo puts

@@ -13,22 +13,12 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
-	"github.com/docker/docker/api/types/volume"
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
 )
-
-// Engine is what is asked of a Docker engine. No method changes anything.
-type Engine interface {
-	sidecar.Lister
-	DataRoot(ctx context.Context) (string, error)
-	VolumeInspect(ctx context.Context, volume string) (volume.Volume, error)
-	ContainerInspect(ctx context.Context, container string) (container.InspectResponse, error)
-	ContainerList(ctx context.Context, options container.ListOptions) ([]container.Summary, error)
-}
 
 // asksEngine is an error where this worker cannot read an engine's files.
 func (w *world) asksEngine() error {
@@ -117,15 +107,40 @@ const (
 )
 
 // locateContainer finds the folder in which an engine keeps what has changed in the files of a
-// container.
+// container. One that is not there has none.
 func (w *world) locateContainer(ctx context.Context, name string) (at location, err error) {
 	if err := w.asksEngine(); err != nil {
 		return at, err
 	}
-	c, err := w.inspect(ctx, name)
-	if err != nil {
-		return at, err
+	c, said, err := w.engine.ContainerInspectWithRaw(ctx, name, false)
+	switch {
+	case engine.IsNotFound(err):
+		return location{name: "container " + name, key: containerKey + name, absent: true}, nil
+	case err != nil:
+		return at, engine.Explain("looking for container "+name, err)
+	case c.HostConfig.AutoRemove:
+		return at, activities.Errorf(activities.Refused,
+			"container: the engine removes %s as soon as it stops, with all that is to be kept; make it without AutoRemove "+
+				"(docker run without --rm)", name)
 	}
+	covered, err := sidecar.Covers(ctx, w.engine, c.ID)
+	if err != nil {
+		return at, engine.Explain("looking for layers over container "+name, err)
+	}
+	if covered {
+		return at, activities.RefuseCurrent(containerKey+name,
+			"container: steps of a task that has not ended have changed %s, and what they did is in layers; end the task first",
+			name)
+	}
+	at, err = w.locateFiles(ctx, c)
+	at.name, at.key, at.said = "container "+name, containerKey+name, said
+	return at, err
+}
+
+// locateFiles finds the folder in which an engine keeps what has changed in the files of a container
+// that is there.
+func (w *world) locateFiles(ctx context.Context, c container.InspectResponse) (at location, err error) {
+	name := engine.NameOf(c)
 	root, err := w.engine.DataRoot(ctx)
 	if err != nil {
 		return at, engine.Explain("asking for the engine's folder", err)
@@ -140,18 +155,8 @@ func (w *world) locateContainer(ctx context.Context, name string) (at location, 
 			"container: the engine keeps the files of %s by %q, of which it is not known where; use the storage driver %s",
 			name, driver, overlay2)
 	}
-	covered, err := sidecar.Covers(ctx, w.engine, c.ID)
-	if err != nil {
-		return at, engine.Explain("looking for layers over container "+name, err)
-	}
-	if covered {
-		return at, activities.RefuseCurrent(containerKey+name,
-			"container: steps of a task that has not ended have changed %s, and what they did is in layers; end the task first",
-			name)
-	}
 	// fuse-overlayfs may hold back what has been written until it is unmounted
-	at = location{path: upper, name: "container " + name, key: containerKey + name,
-		image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]), restless: c.GraphDriver.Name != overlay2}
+	at = location{path: upper, name: "container " + name, image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]), restless: c.GraphDriver.Name != overlay2}
 	at.settled = func(ctx context.Context) error { return w.checkStopped(ctx, c) }
 	at.parent, err = os.Open(filepath.Dir(upper))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,23 +165,22 @@ func (w *world) locateContainer(ctx context.Context, name string) (at location, 
 	return at, err
 }
 
-func (w *world) inspect(ctx context.Context, name string) (container.InspectResponse, error) {
-	c, err := w.engine.ContainerInspect(ctx, name)
-	if engine.IsNotFound(err) {
-		return c, activities.RefuseCurrent(containerKey+name,
-			"container: the engine has no container %q; docker ps --all lists those that it has", name)
-	}
-	return c, engine.Explain("looking for container "+name, err)
+// refuseAbsent refuses a container that is not there.
+func refuseAbsent(name string) error {
+	return activities.RefuseCurrent(containerKey+name,
+		"container: the engine has no container %q; docker ps --all lists those that it has", name)
 }
 
 // checkStopped is an error where a container runs, or has run since it was inspected: then its
 // files are in use.
 func (w *world) checkStopped(ctx context.Context, was container.InspectResponse) error {
 	name := engine.NameOf(was)
-	now, err := w.inspect(ctx, was.ID)
+	now, err := w.engine.ContainerInspect(ctx, was.ID)
 	switch {
+	case engine.IsNotFound(err):
+		return refuseAbsent(name)
 	case err != nil:
-		return err
+		return engine.Explain("looking for container "+name, err)
 	case !engine.IsAtRest(now):
 		return activities.RefuseCurrent(containerKey+name,
 			"container: %s is %s, and its files are in use; stop it first (docker stop %[1]s)", name, now.State.Status)

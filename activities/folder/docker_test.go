@@ -50,6 +50,7 @@ var containerCase = actiontest.Case{
 		b.Run(t, change)
 		b.Stop(t)
 		keepIn(t, dir, "two", ofContainer(dir))
+		t.Cleanup(func() { clearWorld(t, dir) })
 		b.Put(t, "/srv", map[string]string{"a": "three\n", "more/in": "x\n"})
 	},
 	With:      func(dir string) any { return with(ofContainer(dir), "checkpoint", nameOf("one")) },
@@ -104,7 +105,7 @@ func boxIn(t testing.TB, dir string) *containertest.Box {
 	b.Name = name
 	t.Cleanup(func() {
 		c := containertest.Docker(containertest.Outliving(t))
-		require.NoError(t, c.ContainerRemove(context.Background(), b.ID, dockertypes.RemoveOptions{Force: true}))
+		require.NoError(t, c.ContainerRemove(context.Background(), b.Name, dockertypes.RemoveOptions{Force: true}))
 		require.NoError(t, c.VolumeRemove(context.Background(), name, true))
 	})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "name"), []byte(name), 0o600))

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,6 +30,10 @@ type location struct {
 	image lowers
 	// restless is what can be read only while it is settled.
 	restless bool
+	// said is what the engine says of a container.
+	said json.RawMessage
+	// absent is a container that is not there: it has a name and a key, and no folder.
+	absent bool
 }
 
 // checkSettled asks settled.
@@ -39,7 +44,11 @@ func (l location) checkSettled(ctx context.Context) error {
 	return l.settled(ctx)
 }
 
-func (l location) close() { l.parent.Close() }
+func (l location) close() {
+	if l.parent != nil {
+		l.parent.Close()
+	}
+}
 
 // root is the folder for package snapshot.
 func (l location) root() snapshot.Root {

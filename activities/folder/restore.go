@@ -33,19 +33,24 @@ type restoreRecord struct {
 	Before activities.Digest `json:"before"`
 	After  activities.Digest `json:"after"`
 	Result activities.Result `json:"result"`
+	// Remake is what a container needs that is made again; nil: none was. Then what it held stays in
+	// what is set aside, and Before only says what that was.
+	Remake *remake `json:"remake,omitempty"`
 }
 
 func (*restore) Spec() activities.Spec {
 	return activities.Spec{
 		Name: "folder.restore",
 		Summary: "Makes a folder, a Docker volume or a stopped container hold what a checkpoint has kept of it, exactly: " +
-			"what was made since goes, what was changed or removed comes back.",
+			"what was made since goes, what was changed or removed comes back. A container that was removed, or made anew " +
+			"in another way, is made again as it was.",
 		Params:     activities.ParamsSchema[restoreParams](),
 		Outputs:    map[string]string{"changed": "how many paths were put back or taken out"},
 		UndoParams: undoParams("checkpoint"), Keys: keys(),
 		HostBound: true, Preflights: true, Risk: activities.Medium, Strategy: activities.Snapshot,
 		Undo: "What the folder held before is kept, and the paths that were changed are put back exactly, but for access " +
-			"times, times of creation and inode numbers.",
+			"times, times of creation and inode numbers. A container that was made again is removed, and the one that was set " +
+			"aside has its name again.",
 		Redo: "It runs again: the folder holds what the checkpoint has, as long as that is kept.",
 	}
 }
@@ -59,7 +64,7 @@ func (a *restore) Preflight(ctx context.Context, o activities.Outlook) error {
 	if err != nil {
 		return err
 	}
-	problems := []error{a.preflight(ctx, o, p.where)}
+	problems := []error{a.preflight(ctx, o, p.where, a.locateOrAbsent)}
 	if !o.Awaits("checkpoint") && !isCheckpoint(p.Checkpoint) {
 		problems = append(problems, refuseName(p.Checkpoint))
 	}
@@ -76,32 +81,50 @@ func refuseName(name string) error {
 		"checkpoint: %q is no name of a checkpoint; take the output checkpoint of a step of folder.checkpoint", name)
 }
 
-// wanted is what a checkpoint has of a folder, and how the folder is looked at.
-func (a *restore) wanted(ctx context.Context, name string, at location) (want snapshot.Content, l look, err error) {
+// wanted is what a checkpoint has of a folder.
+type wanted struct {
+	snapshot.Kept
+
+	// look is how the folder is looked at.
+	look look
+	// remake is what has to be made again; nil: the folder is there.
+	remake *remake
+}
+
+// wanted loads what a checkpoint has of a folder.
+func (a *restore) wanted(ctx context.Context, name string, at location) (want wanted, err error) {
 	if !isCheckpoint(name) {
-		return nil, l, refuseName(name)
+		return want, refuseName(name)
 	}
 	kept, err := a.store.Load(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, l, activities.Errorf(activities.Refused,
+		return want, activities.Errorf(activities.Refused,
 			"checkpoint: there is no %s on this worker: it was never made here, was undone, or its record was released", name)
 	case err != nil:
-		return nil, l, explain(err)
-	case kept.Root != at.path:
-		return nil, l, activities.Errorf(activities.Refused, "checkpoint: %s is of what was at %s, and %s is at %s", name,
+		return want, explain(err)
+	case kept.Root != at.path && (kept.About == "" || !strings.HasPrefix(at.key, containerKey)):
+		return want, activities.Errorf(activities.Refused, "checkpoint: %s is of what was at %s, and %s is at %s", name,
 			kept.Root, at.name, at.path)
 	}
 	if err := checkRights(kept.Content); err != nil {
-		return nil, l, err
+		return want, err
 	}
-	l, err = a.lookBack(ctx, at, kept)
-	return kept.Content, l, err
+	want.Kept = kept
+	if kept.About != "" {
+		want.remake, err = toRemake(name, kept, at)
+		return want, explain(err)
+	}
+	want.look, err = a.lookBack(ctx, at, kept)
+	return want, err
 }
 
 // locateAgain finds the folder of a record.
 func (a *restore) locateAgain(ctx context.Context, rec restoreRecord) (at location, err error) {
-	if at, err = a.locate(ctx, rec.where); err == nil && at.path != rec.At {
+	if at, err = a.locate(ctx, rec.where); err == nil && at.absent {
+		return at, refuseAbsent(rec.Container)
+	}
+	if err == nil && at.path != rec.At {
 		at.close()
 		err = activities.RefuseCurrent(at.key, "%s is at %s now, and the step put back what was at %s", at.name, at.path,
 			rec.At)
@@ -122,25 +145,42 @@ func (a *restore) Plan(ctx context.Context, e activities.Entry, s activities.Ste
 	if err != nil {
 		return c, err
 	}
-	at, err := a.locateThere(ctx, p.where)
+	at, err := a.locateOrAbsent(ctx, p.where)
 	if err != nil {
 		return c, err
 	}
 	defer at.close()
-	after, look, err := a.wanted(ctx, p.Checkpoint, at)
+	want, err := a.wanted(ctx, p.Checkpoint, at)
+	if err == nil && want.remake != nil {
+		err = a.checkRemake(ctx, want.remake)
+	}
 	if err != nil {
 		return c, err
 	}
 	progress, stop := snapshot.Show(ctx, at.name)
 	defer stop()
-	before, err := a.store.Scan(ctx, at.root(), snapshot.Look{Leave: look.leaves, Progress: progress})
+	before, err := a.scan(ctx, at, snapshot.Look{Leave: want.look.leaves, Progress: progress})
 	if err == nil {
 		err = checkRights(before)
 	}
 	if err != nil {
 		return c, explain(err)
 	}
-	return describe(at, p.Checkpoint, before, after)
+	if want.remake != nil {
+		if want.remake.Aside, err = a.findAside(ctx, want.remake, want.Content); err != nil {
+			return c, err
+		}
+		return want.remake.describe(at, p.Checkpoint, before, want.Content)
+	}
+	return describe(at, p.Checkpoint, before, want.Content)
+}
+
+// scan reads what is at a location.
+func (w *world) scan(ctx context.Context, at location, l snapshot.Look) (snapshot.Content, error) {
+	if at.absent {
+		return snapshot.Content{}, nil
+	}
+	return w.store.Scan(ctx, at.root(), l)
 }
 
 func describe(at location, name string, before, wanted snapshot.Content) (c activities.Change, err error) {
@@ -212,6 +252,13 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 	if step == nil {
 		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a restore"}, nil
 	}
+	if step.Remake != nil {
+		m, err := a.remaking(t, e, step)
+		if err != nil {
+			return o, err
+		}
+		return m.observe(ctx)
+	}
 	at, err := a.locateAgain(ctx, step.restoreRecord)
 	if err != nil {
 		return o, err
@@ -247,15 +294,29 @@ func (a *restore) Observe(ctx context.Context, e activities.Entry) (o activities
 
 func (a *restore) Release(ctx context.Context, e activities.Entry) error {
 	t, err := a.token(e)
-	if err == nil {
-		_, err = t.DecideReleasing()
-	}
-	if err == nil {
-		err = a.clearStage(ctx, t, e)
-	}
 	if err != nil {
 		return err
 	}
+	fate, err := t.DecideReleasing()
+	if err != nil {
+		return err
+	}
+	var rec restoreRecord
+	if _, err := t.Read(journal.Record, &rec); err != nil {
+		return err
+	}
+	if rec.Remake != nil {
+		m, err := a.remaking(t, e, &step{restoreRecord: rec})
+		if err == nil {
+			err = m.release(ctx, fate)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := a.clearStage(ctx, t, e); err != nil {
+		return err
+	}
 	before, after := trees(e.Token)
-	return a.release(e, before, after)
+	return a.release(ctx, e, rec.where, before, after)
 }

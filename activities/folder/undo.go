@@ -34,6 +34,10 @@ func (a *restore) load(t *journal.Token, e activities.Entry) (*step, error) {
 	}
 	before, after := trees(e.Token)
 	var err error
+	if s.Remake != nil {
+		s.after, _, err = a.kept(after, s.After)
+		return s, err
+	}
 	if s.before, s.label, err = a.kept(before, s.Before); err != nil {
 		return nil, err
 	}
@@ -145,7 +149,7 @@ func (a *restore) settle(ctx context.Context, t *journal.Token, e activities.Ent
 	point.Reach("folder.restore:closed")
 	s, err := a.load(t, e)
 	if err == nil && s == nil {
-		err = t.CheckNotLost(d.Done)
+		err = t.CheckNotLost(d.Done, madeDoc, turnDoc)
 	}
 	if err != nil {
 		return u, err
@@ -156,7 +160,7 @@ func (a *restore) settle(ctx context.Context, t *journal.Token, e activities.Ent
 		if err := a.drop(before, after); err != nil {
 			return u, err
 		}
-	} else if u, err = a.takeBack(ctx, t, e, s, d); err != nil || u.Outcome == activities.Drifted {
+	} else if u, err = a.takeBackBy(s)(ctx, t, e, s, d); err != nil || u.Outcome == activities.Drifted {
 		return u, err
 	}
 	_, err = t.Create(journal.Outcome, &u)
@@ -164,10 +168,20 @@ func (a *restore) settle(ctx context.Context, t *journal.Token, e activities.Ent
 	return u, err
 }
 
-// clearStage removes the stage of a token that has a record.
+// takeBackBy is what takes a step back.
+func (a *restore) takeBackBy(s *step) func(context.Context, *journal.Token, activities.Entry, *step,
+	activities.Decision) (activities.Undone, error) {
+	if s.Remake != nil {
+		return a.takeBackRemade
+	}
+	return a.takeBack
+}
+
+// clearStage removes the stage of a token that has a record. That of a container that was made is in
+// a folder of its own, which goes with it.
 func (a *restore) clearStage(ctx context.Context, t *journal.Token, e activities.Entry) error {
 	var rec restoreRecord
-	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
+	if found, err := t.Read(journal.Record, &rec); err != nil || !found || rec.Remake != nil {
 		return err
 	}
 	at, err := a.locateAgain(ctx, rec)

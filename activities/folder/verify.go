@@ -41,15 +41,19 @@ func (a *verify) Apply(ctx context.Context, _ activities.Entry, s activities.Ste
 	if want != "" && want != activities.DigestOf(s.With) {
 		return r, activities.Errorf(activities.StaleApproval, "it is another checkpoint than the one that was approved")
 	}
-	at, err := a.locateThere(ctx, p.where)
+	at, err := a.locateOrAbsent(ctx, p.where)
 	if err != nil {
 		return r, err
 	}
 	defer at.close()
-	content, _, err := a.wanted(ctx, p.Checkpoint, at)
+	kept, err := a.wanted(ctx, p.Checkpoint, at)
+	if err == nil && kept.remake != nil {
+		err = a.checkRemake(ctx, kept.remake)
+	}
 	if err != nil {
 		return r, err
 	}
+	content := kept.Content
 	progress, stop := snapshot.Show(ctx, "checkpoint "+p.Checkpoint)
 	defer stop()
 	if err := a.store.Check(ctx, content, progress); err != nil {

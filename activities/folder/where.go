@@ -61,7 +61,7 @@ func (f where) key() string {
 	return fileKey + f.Path
 }
 
-// locate finds the folder, which need not be there.
+// locate finds the folder, which need not be there, and nor need a container.
 func (w *world) locate(ctx context.Context, f where) (at location, err error) {
 	if err := f.check(); err != nil {
 		return at, err
@@ -77,7 +77,15 @@ func (w *world) locate(ctx context.Context, f where) (at location, err error) {
 
 // locateThere is locate for a folder that must be there.
 func (w *world) locateThere(ctx context.Context, f where) (at location, err error) {
-	if at, err = w.locate(ctx, f); err != nil {
+	if at, err = w.locateOrAbsent(ctx, f); err == nil && at.absent {
+		err = refuseAbsent(f.Container)
+	}
+	return at, err
+}
+
+// locateOrAbsent is locateThere, but for a container that need not be there.
+func (w *world) locateOrAbsent(ctx context.Context, f where) (at location, err error) {
+	if at, err = w.locate(ctx, f); err != nil || at.absent {
 		return at, err
 	}
 	if why := at.unusable(); why != "" {
@@ -95,11 +103,12 @@ func awaits(o activities.Outlook) bool {
 	return o.Awaits(pathParam) || o.Awaits(volumeParam) || o.Awaits(containerParam)
 }
 
-// preflight looks at where the folder is.
-func (w *world) preflight(ctx context.Context, o activities.Outlook, f where) error {
+// preflight looks at where the folder is, with what finds it.
+func (w *world) preflight(ctx context.Context, o activities.Outlook, f where,
+	find func(context.Context, where) (location, error)) error {
 	problems := []error{activities.CheckPrograms(ctx, o.Checks)}
 	if !awaits(o) {
-		at, err := w.locateThere(ctx, f)
+		at, err := find(ctx, f)
 		if err == nil {
 			at.close()
 		}

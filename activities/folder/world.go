@@ -30,7 +30,7 @@ type Config struct {
 
 type world struct {
 	roots   []root
-	engine  Engine // nil: none
+	engine  engine.Client // nil: none
 	store   *snapshot.Store
 	journal *journal.Journal
 }

@@ -91,8 +91,9 @@ type Keeping struct {
 	// is left, which Drop makes fail: what makes it say so has to be there before Drop is called.
 	// Defaults to never.
 	Over func() error
-	// Label is kept with the tree, for whoever loads it.
-	Label string
+	// Label and About are kept with the tree, for whoever loads it: how it was looked at, and what else
+	// is known of the folder. The store is its owner's alone.
+	Label, About string
 
 	Look
 }
@@ -131,7 +132,7 @@ func (s *Store) keepTree(ctx context.Context, root Root, k Keeping, now *state) 
 	if err != nil {
 		return err
 	}
-	t := tree{Root: root.Path, Label: k.Label, Needs: needed, State: *now}
+	t := tree{Root: root.Path, Label: k.Label, About: k.About, Needs: needed, State: *now}
 	raw, err := t.encode()
 	if err != nil {
 		return err
@@ -218,9 +219,9 @@ func (s *Store) Copy(from, name string) error {
 
 // Kept is what a tree holds.
 type Kept struct {
-	// Root is the folder that it is of, and Label what its keeper has said of it.
-	Root, Label string
-	Content     Content
+	// Root is the folder that it is of, Label and About what its keeper has said of it.
+	Root, Label, About string
+	Content            Content
 }
 
 // Load returns what is kept under a name. The error is fs.ErrNotExist where there is no such tree,
@@ -230,7 +231,7 @@ func (s *Store) Load(name string) (Kept, error) {
 	if err != nil {
 		return Kept{}, err
 	}
-	return Kept{t.Root, t.Label, t.State.content()}, nil
+	return Kept{t.Root, t.Label, t.About, t.State.content()}, nil
 }
 
 func (s *Store) tree(name string) (t tree, err error) {

@@ -12,8 +12,9 @@ import (
 // the number of chunks that it needs and their names, so that a Sweep reads no more.
 type tree struct {
 	// Root is the folder that it is of.
-	Root  string
-	Label string
+	Root string
+	// Label and About are what its keeper has said of it.
+	Label, About string
 	// Needs are the chunks of all files, sorted.
 	Needs []sum
 	State state
@@ -29,7 +30,7 @@ func (t tree) encode() ([]byte, error) {
 	for _, name := range t.Needs {
 		b = append(b, name[:]...)
 	}
-	b = appendTexts(b, t.Root, t.Label)
+	b = appendTexts(b, t.Root, t.Label, t.About)
 	b = binary.AppendUvarint(b, t.State.Device)
 	b = binary.AppendUvarint(b, uint64(len(t.State.Nodes)))
 	last := ""
@@ -99,7 +100,7 @@ func decodeTree(raw []byte) (t tree, err error) {
 		return t, err
 	}
 	r := treeReader{left: string(rest)}
-	t = tree{Root: r.text(), Label: r.text(), Needs: needs, State: state{Device: r.number()}}
+	t = tree{Root: r.text(), Label: r.text(), About: r.text(), Needs: needs, State: state{Device: r.number()}}
 	count := r.number()
 	t.State.Nodes = make(map[string]node, min(count, uint64(len(rest))))
 	last := ""

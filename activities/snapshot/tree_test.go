@@ -27,7 +27,7 @@ func aTree() tree {
 	} {
 		nodes[e.Path] = node{Entry: e, Inode: uint64(len(nodes)) << 33, Changed: -int64(len(nodes))}
 	}
-	return tree{Root: "/srv/\xff", Label: "git", Needs: needs, State: state{Device: 1 << 63, Nodes: nodes}}
+	return tree{Root: "/srv/\xff", Label: "git", About: "{}", Needs: needs, State: state{Device: 1 << 63, Nodes: nodes}}
 }
 
 func TestATreeComesBackAsItWasWritten(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/image"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
 // Left are the containers that a token has left under names of its own.
@@ -50,5 +52,22 @@ func removeMade(t testing.TB, id string) {
 		}
 		require.NoError(t, err)
 		id = img.Parent //nolint:staticcheck // the tests' engine tells it
+	}
+}
+
+// ClearJournal removes what the world of folders with this journal has left in the engine: its tokens'
+// containers, and the names of images that it held. It is for a Cleanup.
+func ClearJournal(t testing.TB, dir string) {
+	j, err := journal.Open(dir)
+	require.NoError(t, err)
+	tokens, err := j.Tokens()
+	require.NoError(t, err)
+	for _, token := range tokens {
+		Clear(t, token)
+	}
+	for _, img := range imagesNamed(Outliving(t), "unwind/container-"+strings.ToLower(j.ID())+":") {
+		for _, ref := range img.RepoTags {
+			RemoveImage(t, ref)
+		}
 	}
 }

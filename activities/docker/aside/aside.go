@@ -46,10 +46,7 @@ func (c Container) SetAside(ctx context.Context) error {
 		}
 	}
 	c.Reach("old-renamed")
-	if c.Restarts.IsNone() {
-		return nil
-	}
-	return c.setRestarts(ctx, NameFor(c.Token), container.RestartPolicy{Name: container.RestartPolicyDisabled})
+	return c.StopRestarts(ctx, NameFor(c.Token))
 }
 
 // BringBack gives the container its name again. It ends when no forward and no other undo of the
@@ -102,6 +99,14 @@ func (c Container) RestoreRestarts(ctx context.Context, name string) error {
 		return nil
 	}
 	return c.setRestarts(ctx, name, c.Restarts)
+}
+
+// StopRestarts has the engine not start the container with a name by itself.
+func (c Container) StopRestarts(ctx context.Context, name string) error {
+	if c.Restarts.IsNone() {
+		return nil
+	}
+	return c.setRestarts(ctx, name, container.RestartPolicy{Name: container.RestartPolicyDisabled})
 }
 
 // setRestarts is by name: what comes late finds another container there.

@@ -2,6 +2,7 @@ package aside
 
 import (
 	"regexp"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 )
@@ -16,6 +17,20 @@ func NameFor(token string) string { return NamePrefix(token) + "aside" }
 
 // ReturnName is explained at [NameFor].
 func ReturnName(token string) string { return NamePrefix(token) + "return" }
+
+// OtherName is the other one of the two names that a token has for what it has set aside.
+func OtherName(name string) string {
+	if token, is := strings.CutSuffix(name, "aside"); is {
+		return token + "return"
+	}
+	return strings.TrimSuffix(name, "return") + "aside"
+}
+
+// TokenOf is the token whose name a container has that was set aside.
+func TokenOf(name string) string {
+	token, _, _ := strings.Cut(strings.TrimPrefix(name, "unwind-"), "-")
+	return token
+}
 
 var (
 	stepNames  = regexp.MustCompile(`^unwind-[0-9a-f]{32}-`)
