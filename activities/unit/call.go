@@ -25,7 +25,7 @@ type call struct {
 
 	token *journal.Token
 	name  string
-	unit  Unit
+	unit  subject
 	// does is false for a step that is to leave the unit as it is.
 	does bool
 }
@@ -48,11 +48,11 @@ func do(ctx context.Context, j job) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.name, c.does = p.Unit, does
+	c.name, c.does, c.unit.absent = p.Unit, does, p.Absent
 	if j.Op == isolated.Undo {
 		return c.undo(ctx, w)
 	}
-	if c.unit, err = w.find(p.Unit); err != nil {
+	if err := c.findUnit(ctx, w); err != nil {
 		return nil, err
 	}
 	switch j.Op {
@@ -64,6 +64,16 @@ func do(ctx context.Context, j job) (any, error) {
 		return c.observe(ctx)
 	}
 	return nil, fmt.Errorf("there is no call %q", j.Op)
+}
+
+// findUnit finds the unit. What is not there cannot be started: where that may be, it is left so.
+func (c *call) findUnit(ctx context.Context, w *world) (err error) {
+	if c.unit.Unit, err = w.find(c.name); err != nil || !c.unit.absent || c.unit.Container == "" {
+		return err
+	}
+	there, err := c.unit.isThere(ctx)
+	c.does = c.does && (there || !c.starts())
+	return err
 }
 
 // reach reports the point after a side effect.
@@ -227,7 +237,7 @@ func (c *call) undo(ctx context.Context, w *world) (u activities.Undone, err err
 	}
 	u = activities.Undone{Outcome: activities.Nothing, Observed: "the unit was neither stopped nor started"}
 	if found {
-		if c.unit, err = w.find(c.name); err != nil {
+		if err := c.findUnit(ctx, w); err != nil {
 			return u, err
 		}
 		if rec.Acts {

@@ -21,9 +21,17 @@ const (
 	statusStopped = 3
 )
 
+// subject is the unit of a step.
+type subject struct {
+	Unit
+
+	// absent: a container that is not there counts as one that is stopped.
+	absent bool
+}
+
 // runs asks whether the unit runs. Any other answer than yes and no is an error: what cannot be
 // asked is neither.
-func (u Unit) runs(ctx context.Context) (bool, error) {
+func (u subject) runs(ctx context.Context) (bool, error) {
 	if u.Container != "" {
 		b, err := u.openContainer()
 		if err != nil {
@@ -43,7 +51,7 @@ func (u Unit) runs(ctx context.Context) (bool, error) {
 }
 
 // switchTo has the unit start or stop.
-func (u Unit) switchTo(ctx context.Context, run bool) error {
+func (u subject) switchTo(ctx context.Context, run bool) error {
 	switch {
 	case u.Container != "":
 		b, err := u.openContainer()

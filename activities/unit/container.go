@@ -13,17 +13,21 @@ import (
 type box struct {
 	engine engine.Client
 	name   string
+	absent bool
 }
 
-func (u Unit) openContainer() (box, error) {
+func (u subject) openContainer() (box, error) {
 	e, err := engine.Connect(u.Engine)
-	return box{e, u.Container}, err
+	return box{e, u.Container, u.absent}, err
 }
 
 // runs asks the engine. A container that it keeps restarting runs, and so does one that is paused;
 // whether one runs that is being removed, say, is not known.
 func (b box) runs(ctx context.Context) (bool, error) {
 	c, err := b.engine.ContainerInspect(ctx, b.name)
+	if engine.IsNotFound(err) && b.absent {
+		return false, nil
+	}
 	if engine.IsNotFound(err) {
 		return false, activities.RefuseCurrent("container:"+b.name,
 			"unit: whether container %s runs is not known: the engine has none; docker ps --all lists those that it has", b.name)
@@ -45,8 +49,22 @@ func (b box) runs(ctx context.Context) (bool, error) {
 // switchTo starts or stops the container. Before a start it is stopped, though it looks as if it
 // ran: the engine may still be at work on a stop that somebody has asked for and died.
 func (b box) switchTo(ctx context.Context, run bool) error {
-	if err := b.engine.ContainerStop(ctx, b.name, container.StopOptions{}); err != nil || !run {
+	err := b.engine.ContainerStop(ctx, b.name, container.StopOptions{})
+	if engine.IsNotFound(err) && b.absent {
+		return nil
+	}
+	if err != nil || !run {
 		return engine.Explain("stopping container "+b.name, err)
 	}
 	return engine.Explain("starting container "+b.name, b.engine.ContainerStart(ctx, b.name, container.StartOptions{}))
+}
+
+// isThere asks whether there is a container with the name.
+func (u subject) isThere(ctx context.Context) (bool, error) {
+	b, err := u.openContainer()
+	if err != nil {
+		return false, err
+	}
+	id, err := engine.FindHolder(ctx, b.engine, b.name)
+	return id != "", err
 }

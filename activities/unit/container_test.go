@@ -48,3 +48,33 @@ func TestAContainerIsAUnit(t *testing.T) {
 	_, err = newBed(t, unit.Unit{Container: "unwind-test-none"}).apply("unit.stop", app)
 	require.ErrorContains(t, err, "whether container unwind-test-none runs is not known")
 }
+
+// TestAContainerMayBeAbsent has one that is removed while it is a unit.
+func TestAContainerMayBeAbsent(t *testing.T) {
+	c := containertest.Start(t)
+	b := newBed(t, unit.Unit{Container: c.Name})
+	absent := map[string]any{"unit": "app", "absent": true}
+	r, err := b.apply("unit.stop", absent)
+	require.NoError(t, err)
+	require.Equal(t, true, r.Outputs["ran"])
+	require.NoError(t, c.ContainerRemove(t.Context(), c.ID, container.RemoveOptions{}))
+	_, err = b.undo("unit.stop", absent)
+	require.Error(t, err, "it ran before, and cannot run again")
+	r, err = b.apply("unit.health", map[string]any{"unit": "app", "must": false})
+	require.NoError(t, err)
+	require.Equal(t, false, r.Outputs["healthy"])
+	require.Equal(t, "there is no container "+c.Name, r.Outputs["detail"])
+
+	b = newBed(t, unit.Unit{Container: c.Name})
+	_, err = b.apply("unit.start", map[string]any{"unit": "app"})
+	require.Error(t, err)
+	b = newBed(t, unit.Unit{Container: c.Name})
+	for _, action := range []string{"unit.stop", "unit.start"} {
+		r, err = b.apply(action, absent)
+		require.NoError(t, err)
+		require.Equal(t, false, r.Outputs["ran"])
+		undone, err := b.undo(action, absent)
+		require.NoError(t, err)
+		require.Equal(t, activities.Restored, undone.Outcome)
+	}
+}

@@ -162,12 +162,14 @@ func (u Unit) ask(ctx context.Context) answer {
 // askContainer asks whether the container runs, and what its own health check says where its image
 // has one.
 func (u Unit) askContainer(ctx context.Context) answer {
-	b, err := u.openContainer()
+	b, err := subject{Unit: u}.openContainer()
 	if err != nil {
 		return answer{detail: err.Error()}
 	}
 	c, err := b.engine.ContainerInspect(ctx, b.name)
 	switch {
+	case engine.IsNotFound(err):
+		return answer{asked: true, detail: "there is no container " + b.name}
 	case err != nil:
 		return answer{detail: engine.Explain("looking at container "+b.name, err).Error()}
 	case c.State.Status != container.StateRunning:

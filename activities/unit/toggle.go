@@ -24,7 +24,8 @@ type toggle struct {
 }
 
 type params struct {
-	Unit string `json:"unit" jsonschema:"the name of a unit in the worker's config"`
+	Unit   string `json:"unit"             jsonschema:"the name of a unit in the worker's config"`
+	Absent bool   `json:"absent,omitempty" jsonschema:"true: a unit whose container is not there counts as stopped, and is left so; by default it is refused"`
 }
 
 // startParams has what only a start knows.
@@ -48,7 +49,7 @@ func (a *toggle) Spec() activities.Spec {
 	s := activities.Spec{
 		Name: a.name, Summary: "Stops a unit of the host: a service that the worker's config names.",
 		Params:  activities.ParamsSchema[params](),
-		Outputs: map[string]string{"ran": "whether the unit ran before the step"}, UndoParams: []string{"unit"},
+		Outputs: map[string]string{"ran": "whether the unit ran before the step"}, UndoParams: []string{"unit", "absent"},
 		Keys:      []activities.Key{{Prefix: keyPrefix, Param: "unit"}},
 		HostBound: true, Preflights: true, Risk: activities.Medium, Strategy: activities.Compensation,
 		Undo: "The unit is started again if it ran before.",
@@ -70,7 +71,7 @@ func (a *toggle) Preflight(ctx context.Context, o activities.Outlook) error {
 	}
 	u, err := a.find(p.Unit)
 	if err == nil && u.Container != "" {
-		_, err = u.runs(ctx)
+		_, err = subject{u, p.Absent}.runs(ctx)
 	}
 	return err
 }
