@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
+	"github.com/docker/docker/client"
 	"github.com/jackc/pgx/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
@@ -512,7 +513,10 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	r := s.do("env", "apply", filepath.Join(s.root, "environment.yaml"))
 	require.Equal(t, statusUsage, r.status)
 	require.Contains(t, r.err, "parts.web.container: "+box.Name+" is put back while it is stopped; name the unit that stops it")
-	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nparts:\n  uploads: {folder: "+s.root+"/uploads}\n"+parts)
+	t.Cleanup(func() {
+		containertest.ClearJournal(t, filepath.Join(s.worker.Config.State, "folder", "journal"))
+	})
+	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nhealthy: 100ms\nparts:\n  uploads: {folder: "+s.root+"/uploads}\n"+parts)
 	s.apply()
 	box.Run(t, "echo one >/srv/version; echo one >/data/schema; mkdir /data/rows; echo 1 >/data/rows/a")
 	before := containertest.Files(t, box)
@@ -535,18 +539,49 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	s.rollBack(back.Safety.ID)
 	require.Equal(t, broken, containertest.Files(t, box))
 
-	// Another container of that name is another one, and stays as it is.
+	// A container that was renamed is not guessed at.
 	require.NoError(t, docker.ContainerRename(t.Context(), box.ID, box.Name+"-old"))
 	require.NoError(t, docker.ContainerStop(t.Context(), box.ID, container.StopOptions{}))
-	other := containertest.Start(t, func(c *container.Config, _ *container.HostConfig, _ *network.NetworkingConfig) {
-		c.StopTimeout = new(int)
-	})
-	require.NoError(t, docker.ContainerRename(t.Context(), other.ID, box.Name))
+	deployed := deployAs(t, docker, box, volume)
 	r = s.do("env", "rollback", s.name, first.ID)
 	require.Equal(t, statusFailed, r.status)
-	require.Contains(t, r.err, "is of what was at")
+	require.Contains(t, r.err, "is called "+box.Name+"-old now")
 	require.Contains(t, r.out, "stop             unit.stop          never ran")
 	require.Equal(t, "other\n", s.sh("cat uploads/one"))
+
+	// One that was removed is made again, and what was deployed comes back with its own id.
+	require.NoError(t, docker.ContainerRemove(t.Context(), box.ID, container.RemoveOptions{Force: true}))
+	upgraded := containertest.Files(t, box)
+	back = s.rollBack(first.ID)
+	require.Contains(t, back.Stages[3].Notes, "with another id")
+	require.Equal(t, before, containertest.Files(t, box))
+	require.NotContains(t, []string{box.ID, deployed}, box.Inspect(t).ID)
+	require.True(t, box.Inspect(t).State.Running)
+	require.Contains(t, s.ok("env", "diff", s.name, first.ID), "container "+box.Name+": 0 different paths")
+	s.rollBack(back.Safety.ID)
+	require.Equal(t, upgraded, containertest.Files(t, box))
+
+	// A container that is gone is made again, and a rollback that leads there makes it go.
+	require.NoError(t, docker.ContainerRemove(t.Context(), box.Name, container.RemoveOptions{Force: true}))
+	back = s.rollBack(first.ID)
+	require.Equal(t, before, containertest.Files(t, box))
+	s.rollBack(back.Safety.ID)
+	_, err := docker.ContainerInspect(t.Context(), box.Name)
+	require.Error(t, err)
+	s.rollBack(first.ID)
+	require.Equal(t, before, containertest.Files(t, box))
+}
+
+// deployAs makes and starts another container under the name of a box.
+func deployAs(t *testing.T, docker *client.Client, box *containertest.Box, volume string) (id string) {
+	t.Helper()
+	made, err := docker.ContainerCreate(t.Context(),
+		&container.Config{Image: containertest.Greens(t)[0], Env: []string{"RELEASE=2"}, StopTimeout: new(int)},
+		&container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: volume, Target: "/data"}}},
+		nil, nil, box.Name)
+	require.NoError(t, err)
+	require.NoError(t, docker.ContainerStart(t.Context(), made.ID, container.StartOptions{}))
+	return made.ID
 }
 
 func readText(t *testing.T, dsn, sql string) (text string) {

@@ -337,6 +337,9 @@ func TestATaskDoesNotWaitForItself(t *testing.T) {
 			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name}}}).With(
 			&containers.Settings{Engine: containertest.Socket})
 	})
+	t.Cleanup(func() {
+		containertest.ClearJournal(t, filepath.Join(s.worker.Config.State, "folder", "journal"))
+	})
 	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nparts:\n  web: {container: "+box.Name+"}\n")
 	s.apply()
 	id := t.Name()

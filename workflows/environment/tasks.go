@@ -76,10 +76,12 @@ type draft struct {
 	Document
 	host string
 	file taskFile
+	// mayMiss: containers may be gone, as what is put back makes them again.
+	mayMiss bool
 }
 
 func (d Document) newDraft(host, agent, format string, args ...any) *draft {
-	return &draft{d, host, taskFile{Name: fmt.Sprintf(format, args...), Agent: agent, Unwind: "parallel", Pinned: true}}
+	return &draft{Document: d, host: host, file: taskFile{Name: fmt.Sprintf(format, args...), Agent: agent, Unwind: "parallel", Pinned: true}}
 }
 
 func (t *draft) add(s step) string {
@@ -112,6 +114,9 @@ func (t *draft) capture(prefix, onFailure string, needs []string) (ids []string)
 		if p.Ignored {
 			with["ignored"] = true
 		}
+		if t.mayMiss && p.Container != "" {
+			with["absent"] = true
+		}
 		ids = append(ids, t.add(step{ID: prefix + name, Uses: k.capture, With: with, Needs: needs, OnFailure: onFailure,
 			On: p.On, Timeout: longStep}))
 	}
@@ -133,7 +138,16 @@ func (t *draft) stop(needs []string) []string {
 		return needs
 	}
 	needs = append(needs, t.capture(aheadPrefix, "continue", nil)...)
-	return []string{t.add(step{ID: stopStep, Uses: "unit.stop", With: map[string]any{"unit": t.Unit}, Needs: needs})}
+	return []string{t.add(step{ID: stopStep, Uses: "unit.stop", With: t.unit(), Needs: needs})}
+}
+
+// unit names the unit for a step that stops or starts it.
+func (t *draft) unit() map[string]any {
+	with := map[string]any{"unit": t.Unit}
+	if t.mayMiss {
+		with["absent"] = true
+	}
+	return with
 }
 
 // CheckpointTask is the task that takes a checkpoint: all parts beside each other, while the unit
@@ -167,6 +181,7 @@ func (d Document) RollbackTask(host string, to Checkpoint, agent string) json.Ra
 
 func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft {
 	t := d.newDraft(host, agent, "roll environment %s back to %s", d.Name, to.ID)
+	t.mayMiss = slices.ContainsFunc(to.Parts, func(p KeptPart) bool { return p.Kind == "container" && d.Has(p) })
 	var first []string
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
@@ -183,7 +198,7 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 		}
 	}
 	if t.Unit != "" {
-		t.add(step{ID: startStep, Uses: "unit.start", With: map[string]any{"unit": t.Unit}, Needs: back})
+		t.add(step{ID: startStep, Uses: "unit.start", With: t.unit(), Needs: back})
 		var must any = "${{ steps." + beforeStep + ".outputs.healthy }}"
 		if to.Healthy != nil && !*to.Healthy {
 			must = false // somebody enters a failed state again
