@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	cerrdefs "github.com/containerd/errdefs"
 	dockertypes "github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/image"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/go-connections/nat"
@@ -92,12 +94,12 @@ var forwardCase = actiontest.Case{
 }
 
 // deploy removes a box, and makes another one under its name, with a restart policy of its own.
-func deploy(t testing.TB, b *containertest.Box, image string, env ...string) {
+func deploy(t testing.TB, b *containertest.Box, from string, env ...string) {
 	t.Helper()
 	was := b.Inspect(t)
 	require.NoError(t, b.ContainerRemove(t.Context(), was.ID, dockertypes.RemoveOptions{Force: true}))
 	was.HostConfig.RestartPolicy.Name = dockertypes.RestartPolicyUnlessStopped
-	made, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: image, Env: env}, was.HostConfig, nil, nil, b.Name)
+	made, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: from, Env: env}, was.HostConfig, nil, nil, b.Name)
 	require.NoError(t, err)
 	b.ID = made.ID
 }
@@ -139,9 +141,9 @@ func clearWorld(t testing.TB, dir string) {
 type shop struct {
 	*containertest.Box
 
-	network, volume, folder string
-	state                   string
-	world                   activities.World
+	network, volume, anonymous, folder string
+	state                              string
+	world                              activities.World
 }
 
 // openShop makes one on the engine of this host.
@@ -157,7 +159,9 @@ func openShop(t *testing.T) *shop {
 		c := containertest.Docker(containertest.Outliving(t))
 		clearWorld(t, s.state)
 		require.NoError(t, c.NetworkRemove(context.Background(), s.network))
-		require.NoError(t, c.VolumeRemove(context.Background(), s.volume, true))
+		for _, name := range []string{s.volume, s.anonymous} {
+			require.NoError(t, c.VolumeRemove(context.Background(), name, true))
+		}
 	})
 	s.Box = containertest.Create(t, func(c *dockertypes.Config, h *dockertypes.HostConfig, n *network.NetworkingConfig) {
 		c.Env = []string{"PASSWORD=hunter2", "EMPTY="}
@@ -175,6 +179,11 @@ func openShop(t *testing.T) *shop {
 		n.EndpointsConfig = map[string]*network.EndpointSettings{s.network: {Aliases: []string{"store"},
 			IPAMConfig: &network.EndpointIPAMConfig{IPv4Address: "10.213.7.42"}}}
 	})
+	for _, m := range s.Inspect(t).Mounts {
+		if m.Destination == "/anonymous" {
+			s.anonymous = m.Name
+		}
+	}
 	s.world, err = openDocker(s.state)
 	require.NoError(t, err)
 	return s
@@ -401,6 +410,57 @@ func TestWhatCannotBeMadeAgainIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "the engine removes "+auto.Name+" as soon as it stops")
 	_, err = s.NetworkCreate(t.Context(), s.network, network.CreateOptions{}) // for the cleanup
 	require.NoError(t, err)
+}
+
+// TestACheckpointHoldsItsImage while nothing else does, and lets go of it.
+func TestACheckpointHoldsItsImage(t *testing.T) {
+	containertest.NeedFiles(t)
+	dir := t.TempDir()
+	t.Cleanup(func() { clearWorld(t, dir) })
+	b := containertest.Start(t)
+	b.Stop(t)
+	made, err := b.ContainerCommit(t.Context(), b.ID, dockertypes.CommitOptions{Reference: containertest.ImageRef("held")})
+	require.NoError(t, err)
+	ref := imageNames(t, b, made.ID)[0]
+	require.NoError(t, b.ContainerRemove(t.Context(), b.ID, dockertypes.RemoveOptions{Force: true}))
+	create := func(from string) {
+		_, err := b.ContainerCreate(t.Context(), &dockertypes.Config{Image: from}, &dockertypes.HostConfig{NetworkMode: "none"},
+			nil, nil, b.Name)
+		require.NoError(t, err)
+	}
+	create(ref)
+	keepIn(t, dir, "one", params{"container": b.Name})
+	require.NoError(t, b.ContainerRemove(t.Context(), b.Name, dockertypes.RemoveOptions{Force: true}))
+	_, err = b.ImageRemove(t.Context(), ref, image.RemoveOptions{})
+	require.NoError(t, err)
+	w := openWorld(t, dir)
+	_, err = call(t, w, "folder.restore", "back", params{"container": b.Name, "checkpoint": nameOf("one")})
+	require.NoError(t, err)
+	require.Equal(t, made.ID, b.Inspect(t).Image)
+	drop := func(name string) {
+		t.Helper()
+		_, err := find(w, "folder.checkpoint").Undo(t.Context(), entry(t, w, "folder.checkpoint", name,
+			params{"container": b.Name}), activities.Decision{Done: true})
+		require.NoError(t, err)
+	}
+	drop("one")
+	require.Len(t, imageNames(t, b, made.ID), 1, "a container stands on it")
+	require.NoError(t, b.ContainerRemove(t.Context(), b.Name, dockertypes.RemoveOptions{Force: true}))
+	create(containertest.ShellImage(t, b.Client))
+	keepIn(t, dir, "two", params{"container": b.Name})
+	drop("two")
+	require.Empty(t, imageNames(t, b, made.ID), "the next one that goes takes the name of the first")
+	require.Len(t, imageNames(t, b, b.Inspect(t).Image), 1)
+}
+
+// imageNames are the names of an image, and none of one that is not there.
+func imageNames(t testing.TB, b *containertest.Box, id string) []string {
+	found, err := b.ImageInspect(t.Context(), id)
+	if cerrdefs.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return found.RepoTags
 }
 
 // TestAContainerIsMadeAgainOnOverlay2: files of its image that were removed or replaced are so again.

@@ -65,8 +65,9 @@ func Command(ctx context.Context, args []string) (figures any, missed []string, 
 	return f, missed, nil
 }
 
-// removeImage removes the image that this run's containers were made from.
-func (r *run) removeImage(tag string) error {
-	_, err := r.engine.ImageRemove(context.Background(), tag, image.RemoveOptions{Force: true})
+// removeImage removes the image that this run's containers were made from, with the names that
+// checkpoints of environments have given it.
+func (r *run) removeImage() error {
+	_, err := r.engine.ImageRemove(context.Background(), r.image, image.RemoveOptions{Force: true})
 	return err
 }

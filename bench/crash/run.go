@@ -317,7 +317,7 @@ func (r *run) setEngine(ctx context.Context) (err error) {
 	if r.image, err = demoimage.Build(ctx, r.engine, tag); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, func() error { return r.removeImage(tag) })
+	r.closers = append(r.closers, r.removeImage)
 	socket := filepath.Join(r.dir, "engine.sock")
 	if r.wire, err = newWire("unix", socket, r.engine.Dialer()); err != nil {
 		return err

@@ -506,7 +506,8 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	s.stopWorker()
 	s.startWorker(s.worlds, func(c *host.Config) {
 		*c = c.With(&folder.Settings{Roots: []string{s.root}, Engine: containertest.Socket}).With(
-			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name}}})
+			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name,
+				Health: unit.Health{Command: []string{"sh", "-ec", "cd " + s.root + "; ! test -e veto -a -e uploads/one"}}}}})
 	})
 	parts := "  web: {container: " + box.Name + "}\n  data: {volume: " + volume + "}\n"
 	s.write("environment.yaml", "name: "+s.name+"\nparts:\n"+parts)
@@ -552,6 +553,13 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	// One that was removed is made again, and what was deployed comes back with its own id.
 	require.NoError(t, docker.ContainerRemove(t.Context(), box.ID, container.RemoveOptions{Force: true}))
 	upgraded := containertest.Files(t, box)
+	s.sh("rm uploads/one; touch veto")
+	r = s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusFailed, r.status, "it does not work once it is back")
+	require.Equal(t, deployed, box.Inspect(t).ID)
+	require.True(t, box.Inspect(t).State.Running)
+	require.Equal(t, upgraded, containertest.Files(t, box))
+	s.sh("rm veto")
 	back = s.rollBack(first.ID)
 	require.Contains(t, back.Stages[3].Notes, "with another id")
 	require.Equal(t, before, containertest.Files(t, box))
@@ -560,6 +568,7 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	require.Contains(t, s.ok("env", "diff", s.name, first.ID), "container "+box.Name+": 0 different paths")
 	s.rollBack(back.Safety.ID)
 	require.Equal(t, upgraded, containertest.Files(t, box))
+	require.Equal(t, deployed, box.Inspect(t).ID)
 
 	// A container that is gone is made again, and a rollback that leads there makes it go.
 	require.NoError(t, docker.ContainerRemove(t.Context(), box.Name, container.RemoveOptions{Force: true}))
