@@ -156,7 +156,8 @@ func (w *world) locateFiles(ctx context.Context, c container.InspectResponse) (a
 			name, driver, overlay2)
 	}
 	// fuse-overlayfs may hold back what has been written until it is unmounted
-	at = location{path: upper, name: "container " + name, image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]), restless: c.GraphDriver.Name != overlay2}
+	at = location{path: upper, name: "container " + name, image: filepath.SplitList(c.GraphDriver.Data["LowerDir"]),
+		restless: c.GraphDriver.Name != overlay2}
 	at.settled = func(ctx context.Context) error { return w.checkStopped(ctx, c) }
 	at.parent, err = os.Open(filepath.Dir(upper))
 	if errors.Is(err, fs.ErrNotExist) {

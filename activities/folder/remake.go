@@ -55,8 +55,8 @@ func toRemake(name string, kept snapshot.Kept, at location) (*remake, error) {
 	}
 	if has, is := engine.NameOf(*was), strings.TrimPrefix(at.key, containerKey); has != is {
 		return nil, activities.Errorf(activities.Refused,
-			"checkpoint: %s is of container %s, which is not the one that is called %s; name it as it was called then", name, has,
-			is)
+			"checkpoint: %s is of container %s, which is not the one that is called %s; name it as it was called then",
+			name, has, is)
 	}
 	return m, nil
 }
@@ -113,8 +113,8 @@ func (r *remake) summary(at location, name, token string) string {
 	case len(r.Kept) > 0 && at.absent:
 		return at.name + " is made anew as " + name + " has it, with another id: there was none"
 	case len(r.Kept) > 0:
-		return at.name + " is made anew as " + name + " has it, with another id; the one that had its name is kept, stopped, as " +
-			aside.NameFor(token)
+		return at.name + " is made anew as " + name + " has it, with another id; the one that had its name is kept, " +
+			"stopped, as " + aside.NameFor(token)
 	case at.absent:
 		return "there is no " + at.name + ", as " + name + " has it"
 	}

@@ -224,7 +224,8 @@ func (m *remaking) report(ctx context.Context, before activities.Digest) (u acti
 		if holder != nil {
 			return u, fmt.Errorf("container %s has been made by someone else meanwhile", m.name)
 		}
-		return activities.Undone{Outcome: activities.Restored, Observed: "there is no container " + m.name + ", as before"}, nil
+		return activities.Undone{Outcome: activities.Restored,
+			Observed: "there is no container " + m.name + ", as before"}, nil
 	}
 	if holder == nil || holder.ID != m.found.ID {
 		return u, fmt.Errorf("container %s has not got its name %s again", m.found.ID[:12], m.name)

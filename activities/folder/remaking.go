@@ -262,7 +262,8 @@ func (m *remaking) sweep(ctx context.Context, keep string) error {
 		return engine.Explain("looking for what was left over", err)
 	}
 	for _, c := range found {
-		if c.ID == keep || !slices.ContainsFunc(c.Names, func(name string) bool { return strings.HasPrefix(name, "/"+m.namePrefix()) }) {
+		made := slices.ContainsFunc(c.Names, func(name string) bool { return strings.HasPrefix(name, "/"+m.namePrefix()) })
+		if !made || c.ID == keep {
 			continue
 		}
 		if err := m.remove(ctx, c.ID); err != nil {

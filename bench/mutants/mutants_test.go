@@ -88,6 +88,16 @@ var mutants = []mutant{
 		tests: "activities/container/checkpoint/dockercommit", run: "TestChanging/(apply_then_undo|undo_twice)$",
 	},
 	{
+		name: "folder does not bring back the container that it has set aside", in: "activities/folder",
+		from: "old := m.setAside()\n\t\terr := old.BringBack(ctx, old.RestoreRestarts)", to: "err := error(nil)",
+		tests: "activities/folder", run: "TestADeployedContainerGoesBack",
+	},
+	{
+		name: "folder takes any container for the one that it has made", in: "activities/folder",
+		from: "case holder.ID == id:", to: `case holder.ID != "":`,
+		tests: "activities/folder", run: "TestAThirdContainerIsNotTakenAway",
+	},
+	{
 		name: "sqlite lets in who comes after the undo", in: "activities/journal",
 		from: "\tif f != Undecided {", to: "\tif f == Releasing {",
 		tests: "activities/sqlite", run: "TestConformance/rows$",

@@ -81,7 +81,8 @@ type draft struct {
 }
 
 func (d Document) newDraft(host, agent, format string, args ...any) *draft {
-	return &draft{Document: d, host: host, file: taskFile{Name: fmt.Sprintf(format, args...), Agent: agent, Unwind: "parallel", Pinned: true}}
+	return &draft{Document: d, host: host,
+		file: taskFile{Name: fmt.Sprintf(format, args...), Agent: agent, Unwind: "parallel", Pinned: true}}
 }
 
 func (t *draft) add(s step) string {

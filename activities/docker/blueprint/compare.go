@@ -1,11 +1,11 @@
 package blueprint
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/network"
@@ -79,7 +79,7 @@ func settingsOf(said json.RawMessage) (map[string]any, error) {
 		endpoint.Aliases = slices.DeleteFunc(endpoint.Aliases, func(alias string) bool { return alias == c.Config.Hostname })
 	}
 	slices.SortFunc(c.Mounts, func(a, b container.MountPoint) int {
-		return bytes.Compare([]byte(a.Destination), []byte(b.Destination))
+		return strings.Compare(a.Destination, b.Destination)
 	})
 	for i := range c.Mounts {
 		c.Mounts[i].Mode = "" // it says in other words what RW and the options of the mount do
