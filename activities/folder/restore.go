@@ -103,6 +103,8 @@ func (a *restore) wanted(ctx context.Context, name string, at location) (want wa
 			"checkpoint: there is no %s on this worker: it was never made here, was undone, or its record was released", name)
 	case err != nil:
 		return want, explain(err)
+	case at.absent && kept.About == "":
+		return want, refuseAbsent(strings.TrimPrefix(at.key, containerKey))
 	case kept.Root != at.path && (kept.About == "" || !strings.HasPrefix(at.key, containerKey)):
 		return want, activities.Errorf(activities.Refused, "checkpoint: %s is of what was at %s, and %s is at %s", name,
 			kept.Root, at.name, at.path)
