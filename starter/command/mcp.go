@@ -229,7 +229,8 @@ func readToken(from string) (string, error) {
 		return "", usage.Errorf("--token: give env:NAME or file:PATH, not the token itself: others can see a command line")
 	}
 	if token = strings.TrimSpace(token); len(token) < bearer.MinToken || strings.ContainsAny(token, " \t\r\n") {
-		return "", usage.Errorf("--token %s: it holds no token of at least %d characters without blanks", from, bearer.MinToken)
+		return "", usage.Errorf("--token %s: it holds no token of at least %d characters without blanks", from,
+			bearer.MinToken)
 	}
 	return token, nil
 }

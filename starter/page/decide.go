@@ -29,8 +29,6 @@ func statusOf(err error) int {
 
 func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
 
-func stepPath(id, step string) string { return taskPath(id) + "/steps/" + url.PathEscape(step) }
-
 // decision is what a person has decided on a page about one thing that waits.
 type decision struct {
 	task, step, digest string

@@ -43,7 +43,8 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	mux.HandleFunc("GET /signin", s.showSignIn)
 	mux.HandleFunc("POST /signin", s.signIn)
 	mux.HandleFunc("POST /signout", s.signOut)
-	may := func(pattern string, allowed func(bearer.Person) bool, do func(http.ResponseWriter, *http.Request, bearer.Person)) {
+	type handler func(http.ResponseWriter, *http.Request, bearer.Person)
+	may := func(pattern string, allowed func(bearer.Person) bool, do handler) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			p, known := s.person(r)
 			switch {
@@ -78,8 +79,8 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 }
 
 // contentPolicy lets a page load what is served beside it, and nothing else.
-var contentPolicy = strings.Join([]string{"default-src 'none'", "style-src 'self'", "script-src 'self'", "img-src 'self'",
-	"connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"}, "; ")
+var contentPolicy = strings.Join([]string{"default-src 'none'", "style-src 'self'", "script-src 'self'",
+	"img-src 'self'", "connect-src 'self'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"}, "; ")
 
 // secure says to the browser what a page may do, and that nothing of it is to be stored.
 func secure(next http.Handler) http.Handler {

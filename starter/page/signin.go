@@ -116,6 +116,7 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 // it; a form or a script from elsewhere does not. Behind a proxy with TLS it travels encrypted only.
 func cookieOf(r *http.Request, name, value string, age int) *http.Cookie {
 	isTLS := r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
-	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isTLS,
-		SameSite: http.SameSiteLaxMode}
+	return &http.Cookie{ //nolint:gosec // without TLS it has to travel as it is
+		Name: name, Value: value, Path: "/", MaxAge: age, HttpOnly: true, Secure: isTLS, SameSite: http.SameSiteLaxMode,
+	}
 }

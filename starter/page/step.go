@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/bearer"
@@ -69,6 +70,9 @@ func (s *Server) readStep(ctx context.Context, id, step string) (b stepPage, err
 	return b, err
 }
 
+// resolvable are the states of an undo that a person may decide about.
+var resolvable = []compensations.UndoState{compensations.Parked, compensations.Waiting}
+
 // addWaiting adds what waits at the step.
 func (b *stepPage) addWaiting(server tasks.Server, now protocol.StepNow) {
 	b.Step.StepView = now.Step
@@ -81,7 +85,7 @@ func (b *stepPage) addWaiting(server tasks.Server, now protocol.StepNow) {
 		if json.Indent(&indented, now.Park.With, "", "  ") == nil {
 			b.With = indented.String()
 		}
-	case now.Undo != nil && (now.Undo.State == string(compensations.Parked) || now.Undo.State == string(compensations.Waiting)):
+	case now.Undo != nil && slices.Contains(resolvable, compensations.UndoState(now.Undo.State)):
 		b.Undo, b.Digest = now.Undo, string(now.Undo.Digest)
 		for _, way := range render.WaysToResolve(server, *now.Undo) {
 			isEnd := way.Do == compensations.Skip || way.Do == compensations.Accept

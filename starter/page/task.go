@@ -99,7 +99,8 @@ func doesOf(t tasks.Run, s tasks.Standing) (all []act) {
 	}
 	switch s.NextVerb {
 	case "rollback":
-		all = append(all, act{"rollback", "Roll back", "everything that it did is undone, as long as its records are kept", true})
+		all = append(all,
+			act{"rollback", "Roll back", "everything that it did is undone, as long as its records are kept", true})
 	case "redo":
 		all = append(all, act{"redo", "Redo", "what was rolled back is done again", false})
 	case "recover":

@@ -74,7 +74,7 @@ var functions = template.FuncMap{
 	"text":  terminal.Printable,
 	"line":  terminal.OneLine,
 	"took":  terminal.Duration,
-	"count": func(n int, noun string) string { return activities.CountOf(n, noun) },
+	"count": activities.CountOf[int],
 	"join":  func(all []string) string { return terminal.OneLine(strings.Join(all, "; ")) },
 	"path":  url.PathEscape,
 	"diff":  diffLines,
@@ -101,7 +101,7 @@ func left(t time.Time) string {
 type diffLine struct{ Class, Text string }
 
 func diffLines(diff string) (lines []diffLine) {
-	for _, text := range strings.Split(strings.TrimRight(terminal.Printable(diff), "\n"), "\n") {
+	for text := range strings.SplitSeq(strings.TrimRight(terminal.Printable(diff), "\n"), "\n") {
 		class := ""
 		switch trimmed := strings.TrimLeft(text, " "); {
 		case strings.HasPrefix(trimmed, "+"):
@@ -123,7 +123,8 @@ func tone(state string) string {
 		return "good"
 	case "at-gate", "parked", "waiting", "waits at a gate", "waits for a person", "stuck", "medium":
 		return "waits"
-	case "failed", "unwound-with-remains", "partly-committed", "drifted", "residue", "unknown", "accepted", "skipped", "high":
+	case "failed", "unwound-with-remains", "partly-committed", "drifted", "residue", "unknown", "accepted", "skipped",
+		"high":
 		return "bad"
 	case "running", "planning", "forward", "unwinding", "compiling", "open", "undoing":
 		return "busy"

@@ -175,8 +175,8 @@ func (s *Server) decideGate(ctx context.Context, in *gateDecision,
 	if err != nil {
 		return nil, err
 	}
-	got, err := send(ctx, t, protocol.Decision{Step: in.Step, Digest: activities.Digest(in.Body.Digest), Who: s.personOf(ctx).Name,
-		Why: in.Body.Why})
+	got, err := send(ctx, t, protocol.Decision{Step: in.Step, Digest: activities.Digest(in.Body.Digest),
+		Who: s.personOf(ctx).Name, Why: in.Body.Why})
 	return decided(got, err)
 }
 
