@@ -183,6 +183,9 @@ func (a *checkpoint) delete(ctx context.Context, t *journal.Token, rec record,
 		return activities.Undone{Outcome: activities.Drifted, Drift: drift,
 			Observed: fmt.Sprintf("somebody has pinned checkpoint %s since", rec.ID)}, nil
 	}
+	if err := a.Keeper.LetGo(ctx, rec.Environment, rec.Entry.Token); err != nil {
+		return u, err
+	}
 	if err := a.Keeper.Delete(ctx, rec.Environment, rec.ID, c.Pinned); err != nil {
 		return u, err
 	}
@@ -232,6 +235,6 @@ func (a *checkpoint) Observe(ctx context.Context, e activities.Entry) (o activit
 	return activities.Observation{State: activities.AsLeft, Detail: "checkpoint " + rec.ID + " is there"}, nil
 }
 
-// Release implements activities.Action. The checkpoint stays for as long as its environment keeps
-// it.
+// Release implements activities.Action. From then on the checkpoint stays for as long as the
+// retention of its environment keeps it.
 func (a *checkpoint) Release(ctx context.Context, e activities.Entry) error { return a.release(ctx, e) }

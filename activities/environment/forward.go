@@ -23,6 +23,8 @@ type record struct {
 	// To is the checkpoint that a rollback goes back to, and Parts are those that it puts back.
 	To    string   `json:"to,omitempty"`
 	Parts []string `json:"parts,omitempty"`
+	// Same: nothing differed from To, so nothing was done.
+	Same bool `json:"same,omitempty"`
 }
 
 // step is the step that asks.
@@ -153,7 +155,7 @@ func (w *world) release(ctx context.Context, e activities.Entry) error {
 	}
 	var rec record
 	found, err := t.Read(journal.Record, &rec)
-	if err == nil && found && rec.To != "" {
+	if err == nil && found {
 		err = w.Keeper.LetGo(ctx, rec.Environment, e.Token)
 	}
 	for _, name := range []string{journal.Record, journal.Applied} {

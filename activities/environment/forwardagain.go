@@ -30,6 +30,9 @@ func (a *rollback) Undo(ctx context.Context, e activities.Entry, d activities.De
 	}
 	switch {
 	case isOver:
+	case rec.Same:
+		u = activities.Undone{Outcome: activities.Nothing, Observed: "environment " + rec.Environment +
+			" was not rolled back: it was as in checkpoint " + rec.To}
 	case !found:
 		u = activities.Undone{Outcome: activities.Nothing, Observed: "the environment was not rolled back"}
 	default:

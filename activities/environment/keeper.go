@@ -13,8 +13,8 @@ import (
 type Keeper interface {
 	// Look shows an environment.
 	Look(ctx context.Context, name string) (Environment, error)
-	// Checkpoint takes a checkpoint. Called again with the same id, it returns what the first call has
-	// led to.
+	// Checkpoint takes a checkpoint, which is kept until LetGo. Called again with the same id, it
+	// returns what the first call has led to.
 	Checkpoint(ctx context.Context, name string, o CheckpointOrder) (Checkpoint, error)
 	// RollBack goes back to a checkpoint, and takes one of what was there first. Called again with the
 	// same id of that, it returns what the first call has led to. In a forward, both are kept until
@@ -118,6 +118,8 @@ type RolledBack struct {
 type Difference struct {
 	Part    string
 	Changed int64
+	// Times are how many of these are folders of which only the time differs.
+	Times int64
 	Diff    string
 	// Digest covers what the part is now.
 	Digest string

@@ -18,6 +18,8 @@ type rollback struct{ *world }
 type rollbackParams struct {
 	Environment string `json:"environment" jsonschema:"the name of the environment"`
 	To          string `json:"to"          jsonschema:"the id of the checkpoint to go back to: an output of environment.checkpoint, or as starter env show has it"`
+	// IfDifferent goes with what has been undone before: often nothing is left to put back.
+	IfDifferent bool `json:"if_different,omitempty" jsonschema:"true: the parts are compared with the checkpoint first, and where none differs nothing is stopped or put back, and nobody is asked"`
 }
 
 func (*rollback) Spec() activities.Spec {
@@ -69,6 +71,12 @@ func (a *rollback) forward(ctx context.Context, e activities.Entry, s activities
 	return forward{
 		plan: func() (activities.Change, record, error) { return a.plan(ctx, e, s) },
 		ask: func(rec record) (activities.Result, error) {
+			if rec.Same {
+				return activities.Result{
+					Summary: fmt.Sprintf("environment %s is as in checkpoint %s already", rec.Environment, rec.To),
+					After:   activities.DigestOf([]byte(rec.To)),
+				}, nil
+			}
 			done, err := a.Keeper.RollBack(ctx, rec.Environment,
 				RollbackOrder{To: rec.To, Safety: rec.ID, Parts: rec.Parts, Step: rec.step()})
 			return activities.Result{
@@ -98,6 +106,19 @@ func (a *rollback) plan(ctx context.Context, e activities.Entry, s activities.St
 		rec.Parts = append(rec.Parts, part.Name)
 	}
 	since := v.since(to.ID)
+	if err == nil && p.IfDifferent {
+		left, err := a.compare(ctx, rec, to.ID)
+		if err != nil {
+			return activities.Change{}, rec, err
+		}
+		if rec.Same = left.same(); rec.Same {
+			return activities.Change{
+				Summary:  fmt.Sprintf("environment %s is as in checkpoint %s already", v.Name, to.ID),
+				Strategy: activities.NoUndo, Undo: "nothing is changed", Risk: activities.Low, Unchanged: true,
+				Keys: []string{key(v.Name)}, Digest: activities.DigestOf(s.With, []byte("same")),
+			}, rec, nil
+		}
+	}
 	return activities.Change{
 		Summary: fmt.Sprintf("put environment %s back to checkpoint %s of %s: %s", v.Name, to.ID, timeOf(to),
 			namesOf(to.Parts)),
@@ -184,6 +205,12 @@ type differences struct {
 
 func (d differences) none() bool { return len(d.changed)+len(d.missing) == 0 }
 
+// same is none, but for the times of folders: each undo of a step that has made a file leaves
+// another one.
+func (d differences) same() bool {
+	return len(d.missing) == 0 && !slices.ContainsFunc(d.changed, func(c Difference) bool { return c.Changed > c.Times })
+}
+
 // lines says what differs.
 func (d differences) lines() (lines []string) {
 	for _, c := range d.changed {
@@ -219,6 +246,9 @@ func (a *rollback) Observe(ctx context.Context, e activities.Entry) (o activitie
 	var rec record
 	if found, err := t.Read(journal.Record, &rec); err != nil || !found {
 		return activities.Observation{State: activities.Unseen, Detail: "the journal has no record of a rollback"}, err
+	}
+	if rec.Same {
+		return activities.Observation{State: activities.AsLeft, Detail: "there was nothing to put back"}, nil
 	}
 	v, err := a.settle(ctx, rec, false)
 	if err != nil {

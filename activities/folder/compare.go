@@ -31,6 +31,7 @@ func (*compare) Spec() activities.Spec {
 		Params:  activities.ParamsSchema[compareParams](),
 		Outputs: map[string]string{
 			"changed": "how many paths differ",
+			"times":   "how many of these are folders of which only the time differs",
 			"diff":    "the paths, a line each: + is new, - is gone, ~ is another; at most 8 KiB",
 			"digest":  "a digest of all that it was compared with",
 		},
@@ -100,8 +101,8 @@ func (a *compare) Apply(ctx context.Context, _ activities.Entry, s activities.St
 	return activities.Result{
 		Summary: at.name + ": " + activities.CountOf(found.count, "path") + " different between " + p.Checkpoint + " and " +
 			p.other(),
-		Outputs: map[string]any{"changed": found.count, "diff": activities.HeadDiff(found.diff, maxDiff),
-			"digest": found.digest},
+		Outputs: map[string]any{"changed": found.count, "times": found.times,
+			"diff": activities.HeadDiff(found.diff, maxDiff), "digest": found.digest},
 	}, activities.RunChecks(ctx, s.Checks, activities.Live, activities.Live, scene{at})
 }
 
@@ -123,8 +124,10 @@ func (a *compare) other(ctx context.Context, p compareParams, at location, l loo
 
 // difference is what a comparison has found.
 type difference struct {
-	// count is how many paths differ, and settings of a container that is another one.
+	// count is how many paths differ, and settings of a container that is another one; times, how many
+	// of the paths are folders that differ in their times only.
 	count  int
+	times  int
 	diff   string
 	digest activities.Digest
 }
@@ -135,10 +138,11 @@ func (a *compare) compare(at location, was, is snapshot.Kept) (d difference, err
 		return d, err
 	}
 	var changed []string
+	times := 0
 	if both.sameFiles {
-		changed = was.Content.Differs(is.Content)
+		changed, times = was.Content.Differs(is.Content), was.Content.FolderTimes(is.Content)
 	}
-	d = difference{count: len(both.lines) + len(changed), digest: is.Content.Digest(),
+	d = difference{count: len(both.lines) + len(changed), times: times, digest: is.Content.Digest(),
 		diff: strings.Join(both.lines, "") + at.lines(changed, was.Content, is.Content)}
 	if len(both.lines) > 0 {
 		d.digest = activities.DigestOf([]byte(d.digest), []byte(both.digest))

@@ -113,6 +113,20 @@ func (c Content) Differs(now Content) []string {
 	return sorted(paths)
 }
 
+// FolderTimes counts the folders of which now has another time, and all else is the same.
+func (c Content) FolderTimes(now Content) (n int) {
+	for at, was := range c {
+		is := now[at]
+		if was.Kind != Folder || is == was {
+			continue
+		}
+		if is.MTime = was.MTime; is == was {
+			n++
+		}
+	}
+	return n
+}
+
 // Describe says in a line what differs at a path of a folder that held was and holds is; the zero
 // Entry is nothing.
 func Describe(at string, was, is Entry) string {

@@ -60,15 +60,17 @@ func TestATaskTakesCheckpointsAndGoesBack(t *testing.T) {
 	require.True(t, kept.Pinned)
 	require.True(t, kept.Quiesced)
 	require.Equal(t, environment.PreRollback, safety.Trigger)
-	for _, c := range v.Checkpoints {
-		require.Len(t, c.NeededBy, 1)
-		require.Equal(t, id, c.NeededBy[0].Task)
-		require.Equal(t, "back", c.NeededBy[0].ID)
+	for c, steps := range map[*environment.Checkpoint][]string{&safety: {"back"}, &kept: {"keep", "back"}} {
+		require.Len(t, c.NeededBy, len(steps))
+		for i, step := range steps {
+			require.Equal(t, id, c.NeededBy[i].Task)
+			require.Equal(t, step, c.NeededBy[i].ID)
+		}
 	}
-	require.Contains(t, s.ok("env", "show", s.name), "needed by an undo")
+	require.Contains(t, s.ok("env", "show", s.name), "needed by a step")
 	refused := s.do("env", "delete", s.name, safety.ID)
 	require.Equal(t, statusUsage, refused.status)
-	require.Contains(t, refused.err, fmt.Sprintf("checkpoint %s is needed to undo step back of task %s", safety.ID, id))
+	require.Contains(t, refused.err, fmt.Sprintf("checkpoint %s is needed by step back of task %s", safety.ID, id))
 	require.Contains(t, s.do("env", "remove", s.name).err, "unpin")
 
 	// The undo goes forward again, then back to what was there before the task, and deletes its checkpoint.

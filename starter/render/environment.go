@@ -74,7 +74,7 @@ func Checkpoints(w io.Writer, list []environment.Checkpoint) {
 			marks = append(marks, "pinned")
 		}
 		if len(c.NeededBy) > 0 {
-			marks = append(marks, "needed by an undo")
+			marks = append(marks, "needed by a step")
 		}
 		if c.Healthy != nil && !*c.Healthy {
 			marks = append(marks, "not healthy")

@@ -61,7 +61,11 @@ func (b builtin) compile(ctx context.Context, doc json.RawMessage) (task.Compile
 	if err != nil {
 		return task.Compiled{}, nonRetryable(err)
 	}
-	return b.compileParsed(parsed, Catalog(ctx, b.config, b.registry))
+	compiled, err := b.compileParsed(parsed, Catalog(ctx, b.config, b.registry))
+	if err == nil && compiled.Session != nil && compiled.Session.Environment != "" {
+		compiled.Session.Host, err = b.findEnvironment(ctx, compiled.Session.Environment)
+	}
+	return compiled, err
 }
 
 // compileSteps checks steps that are added to a session.

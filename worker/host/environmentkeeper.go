@@ -222,7 +222,8 @@ func (k environmentKeeper) Compare(ctx context.Context, name, id string) ([]step
 	})
 	var all []steps.Difference
 	for _, p := range c.Parts {
-		all = append(all, steps.Difference{Part: p.Name, Changed: p.Changed, Diff: p.Diff, Digest: p.Digest})
+		all = append(all, steps.Difference{Part: p.Name, Changed: p.Changed, Times: p.Times, Diff: p.Diff,
+			Digest: p.Digest})
 	}
 	return all, err
 }

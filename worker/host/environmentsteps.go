@@ -3,7 +3,10 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -53,6 +56,31 @@ func (s *EnvironmentSettings) openOn(o activities.Opening, server recovery.Serve
 		State: filepath.Join(o.State, "environment"), Names: s.Names, LookOnly: o.LookOnly,
 		Keeper: environmentKeeper{server: server, stored: filepath.Join(o.State, "environments")},
 	})
+}
+
+// findEnvironment finds the host of the environment that a session names, whose steps may use it.
+func (b builtin) findEnvironment(ctx context.Context, name string) (string, error) {
+	refuse := func(format string, args ...any) error {
+		return nonRetryable(fmt.Errorf("session.environment: "+format, args...))
+	}
+	v, err := environmentKeeper{server: b.server, stored: filepath.Join(b.config.State, "environments")}.Look(ctx, name)
+	switch {
+	case activities.TypeOf(err) == activities.Refused:
+		return "", refuse("%s", strings.TrimPrefix(err.Error(), "environment: "))
+	case err != nil:
+		return "", err
+	case v.Gone:
+		return "", refuse("there is no %q; `starter env list` lists them", name)
+	}
+	may := SettingsOf[*EnvironmentSettings](b.config)
+	if v.Host == b.config.Host && (may == nil || !may.let(name)) {
+		return "", refuse("steps may not use %q on this worker; name it in environment.names of its config", name)
+	}
+	return v.Host, nil
+}
+
+func (s *EnvironmentSettings) let(name string) bool {
+	return slices.Contains(s.Names, "*") || slices.Contains(s.Names, name)
 }
 
 // admit answers an environment that is about to act for a step.

@@ -129,7 +129,7 @@ func (b *rollbacks) toCarry() []protocol.RollbackCarry {
 			carries = append(carries, protocol.RollbackCarry{
 				Step: r.Only, Cause: r.Cause, Begun: r.Begun, From: r.From, Request: r.Request, Undone: r.Undone, To: r.To,
 				Branch: r.Branch, Taken: r.Taken,
-				Unfinished: r.Unfinished,
+				Unfinished: r.Unfinished, Then: r.Then,
 			})
 		}
 	}
@@ -141,7 +141,7 @@ func (b *rollbacks) resume(carries []protocol.RollbackCarry) {
 		r := &Rollback{
 			Cause: c.Cause, Begun: c.Begun, From: c.From, Only: c.Step, Request: c.Request, Undone: c.Undone, To: c.To,
 			Branch: c.Branch, Taken: c.Taken,
-			Unfinished: c.Unfinished,
+			Unfinished: c.Unfinished, Then: c.Then,
 		}
 		if r.Request == "" {
 			r.step = b.schedule.ByID[c.Step]

@@ -227,6 +227,9 @@ func (x *executor) executeStep(ctx workflow.Context, s *Step) {
 		if s.Step.Pivot {
 			x.committer.CommitPassed(ctx, s.Seq)
 		}
+		if s.Step.Marks != "" {
+			x.runner.savepoints.moveTo(s.Step.Marks, s.Seq, x.runner.saga.Last())
+		}
 		x.pivot.commitSteps(s)
 		x.schedule.unlockDependents(s)
 	default:

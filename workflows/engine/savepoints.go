@@ -17,6 +17,16 @@ func (p *savepoints) Add(name string, next int) {
 	p.Bare = name
 }
 
+// moveTo gives a name to the place behind an entry, wherever it was before. top is the sequence
+// number of the last entry.
+func (p *savepoints) moveTo(name string, seq, top int) {
+	delete(p.Places, name)
+	p.mark(name, seq+1)
+	if seq == top {
+		p.Bare = name
+	}
+}
+
 // take returns the savepoint that the next entry bears, for a rollback after the session has
 // committed.
 func (p *savepoints) take() string {

@@ -155,6 +155,7 @@ type Rollback struct {
 	Branch     *protocol.Branch     // what it takes back is kept under this name
 	Taken      []protocol.TakenStep // what it has undone so far
 	Unfinished []string             // the steps that it has canceled or left out
+	Then       []task.Step          // what the session does once all that is undone
 }
 
 // covers reports whether e is undone. What builds on such an entry is undone too.

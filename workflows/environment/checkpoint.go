@@ -38,7 +38,8 @@ type Checkpoint struct {
 	// rollback to what was not healthy is not undone because it is not.
 	Healthy *bool `json:"healthy,omitempty"`
 	Pinned  bool  `json:"pinned"`
-	// NeededBy are the steps whose undo needs it. It stays until their records are released.
+	// NeededBy are the steps that have taken it, or whose undo needs it. It stays until their records
+	// are released.
 	NeededBy []Step `json:"needed_by,omitempty"`
 	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
 	Bytes   int64      `json:"size_bytes"`
@@ -86,6 +87,8 @@ type Compared struct {
 	// Changed is how many paths, objects and tables, or bytes of a disk, differ; Diff has a line for each, as far as
 	// they can be shown.
 	Changed int64  `json:"changed"`
+	// Times are how many of these are folders of which only the time differs.
+	Times int64 `json:"times,omitempty"`
 	Diff    string `json:"diff,omitempty"`
 	// Digest is that of all that it was compared with.
 	Digest string `json:"digest"`

@@ -263,7 +263,7 @@ func (d Document) Compare(from Checkpoint, steps []Done) (all []Compared) {
 				diff, _ := outputs["diff"].(string)
 				digest, _ := outputs["digest"].(string)
 				all = append(all, Compared{Name: p.Name, Kind: p.Kind, Resource: p.Resource,
-					Changed: wholeNumber(outputs["changed"]), Diff: diff, Digest: digest})
+					Changed: wholeNumber(outputs["changed"]), Times: wholeNumber(outputs["times"]), Diff: diff, Digest: digest})
 			}
 		}
 	}

@@ -49,8 +49,12 @@ func (k *keeper) checkpoint(ctx workflow.Context, r environment.CheckpointReques
 	if err != nil {
 		return environment.Checkpoint{}, err
 	}
-	return k.keep(ctx, environment.Checkpoint{ID: r.ID, Task: id, Trigger: r.Trigger, Notes: r.Notes, Pinned: r.Pinned},
-		steps)
+	var neededBy []environment.Step
+	if r.Step != nil {
+		neededBy = []environment.Step{*r.Step} // its task may go back to it
+	}
+	return k.keep(ctx, environment.Checkpoint{ID: r.ID, Task: id, Trigger: r.Trigger, Notes: r.Notes, Pinned: r.Pinned,
+		NeededBy: neededBy}, steps)
 }
 
 // keep stores a checkpoint that a task has taken, and lets go of what is no longer kept.

@@ -116,6 +116,8 @@ type RollbackCarry struct {
 	Branch     *Branch     `json:"branch,omitempty"`
 	Taken      []TakenStep `json:"taken,omitempty"`
 	Unfinished []string    `json:"unfinished,omitempty"`
+	// Then are the steps that a session does once all that is undone.
+	Then []task.Step `json:"then,omitempty"`
 }
 
 type bareCarry Carry
@@ -175,6 +177,8 @@ type SessionCarry struct {
 	// Savepoints are the places by name; Bare is one that no entry bears yet.
 	Savepoints map[string]int `json:"savepoints,omitempty"`
 	Bare       string         `json:"bare,omitempty"`
+	// Checkpoints are the steps that have taken the checkpoints of savepoints, by their names.
+	Checkpoints map[string]string `json:"checkpoints,omitempty"`
 	// Requests are those that are not over, Answers those to the last ones that are.
 	Requests []RequestCarry `json:"requests,omitempty"`
 	Answers  []Answer       `json:"answers,omitempty"`
@@ -202,6 +206,7 @@ type RequestCarry struct {
 	Over   map[string]StepAnswer `json:"over,omitempty"`
 	Ends   bool                  `json:"ends,omitempty"`
 	Undoes bool                  `json:"undoes,omitempty"`
-	// Context is that of the savepoint that it goes back to.
-	Context *Context `json:"context,omitempty"`
+	// Context is that of the savepoint that it goes back to, Savepoint the one that it makes.
+	Context   *Context `json:"context,omitempty"`
+	Savepoint string   `json:"savepoint,omitempty"`
 }

@@ -78,6 +78,8 @@ type TakenStep struct {
 	Generation int `json:"generation,omitempty"`
 	// Savepoint is the one that its entry bore.
 	Savepoint string `json:"savepoint,omitempty"`
+	// Marks is the one that it had made, of a session that has an environment.
+	Marks string `json:"marks,omitempty"`
 }
 
 func (p TakenBack) Name() string {

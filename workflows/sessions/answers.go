@@ -81,6 +81,9 @@ func (t *session) waitsAlone(q *request) bool {
 func (t *session) answer(q *request) protocol.Answer {
 	a := protocol.Answer{Request: q.id, Digest: q.digest, Phase: t.Phase, Pending: !t.isRequestOver(q),
 		Savepoint: q.savepoint, Context: q.context}
+	if q.savepoint != "" && len(q.steps) > 0 && !t.isMade(q.steps[0]) {
+		a.Savepoint = ""
+	}
 	a.Cause = t.Ending.Cause // fit makes a copy
 	if q.refusal != nil {
 		a.Refused = refusedFor(q.refusal)

@@ -22,7 +22,7 @@ func (t *session) Carry(c *protocol.Carry) {
 		Document: t.document, Open: t.Schedule.Open, Places: t.places, Named: t.named, Used: t.used.bytes(),
 		Seen: t.seen.bytes(), Dropped: t.dropped,
 		Savepoints: t.Savepoints.Places, Bare: t.Savepoints.Bare, Heard: t.Silence.Heard, Asked: t.Silence.Asked,
-		Contexts: t.contexts, Notes: t.notes, Forgotten: t.forgotten,
+		Contexts: t.contexts, Notes: t.notes, Forgotten: t.forgotten, Checkpoints: t.checkpoints,
 	}
 	c.Session = carried
 	for _, k := range a.kept {
@@ -39,7 +39,7 @@ func (t *session) Carry(c *protocol.Carry) {
 			continue
 		}
 		r := protocol.RequestCarry{ID: q.id, Digest: q.digest, Steps: q.steps, Ends: q.ends, Undoes: q.rollback != nil,
-			Context: q.context, Over: map[string]protocol.StepAnswer{}}
+			Context: q.context, Savepoint: q.savepoint, Over: map[string]protocol.StepAnswer{}}
 		maps.Copy(r.Over, q.over)
 		for _, step := range q.steps {
 			if run := t.Schedule.ByID[step]; run != nil && run.IsOver() {
@@ -83,7 +83,13 @@ func (t *session) keepOutputs() []string {
 			ids = append(ids, s.Step.ID)
 		}
 	}
-	return payload.KeepLast(ids, maxKeptOutputs, func(id string) int { return payload.SizeOf(t.Outputs[id]) })
+	kept := payload.KeepLast(ids, maxKeptOutputs, func(id string) int { return payload.SizeOf(t.Outputs[id]) })
+	for _, id := range ids {
+		if t.isCheckpoint(id) && !slices.Contains(kept, id) { // a rollback to its savepoint refers to them
+			kept = append([]string{id}, kept...)
+		}
+	}
+	return kept
 }
 
 // Resume restores what the previous run carried over.
@@ -96,6 +102,7 @@ func (t *session) Resume(ctx workflow.Context, carried protocol.SessionCarry) {
 	t.seen, t.forgotten = requestIDsOf(carried.Seen), carried.Forgotten
 	t.redos.resume(carried)
 	t.contexts, t.notes = carried.Contexts, carried.Notes
+	maps.Copy(t.checkpoints, carried.Checkpoints)
 	t.Savepoints.Places, t.Savepoints.Bare = carried.Savepoints, carried.Bare
 	t.Begin(ctx)
 	t.Schedule.Open = carried.Open
@@ -104,7 +111,8 @@ func (t *session) Resume(ctx workflow.Context, carried protocol.SessionCarry) {
 	}
 	t.Silence.Heard, t.Silence.Asked = carried.Heard, carried.Asked
 	for _, r := range carried.Requests {
-		q := &request{id: r.ID, digest: r.Digest, steps: r.Steps, over: r.Over, ends: r.Ends, context: r.Context}
+		q := &request{id: r.ID, digest: r.Digest, steps: r.Steps, over: r.Over, ends: r.Ends, context: r.Context,
+			savepoint: r.Savepoint}
 		if r.Undoes {
 			i := slices.IndexFunc(t.Rollbacks.Due, func(b *engine.Rollback) bool { return b.Request == r.ID })
 			if i < 0 {

@@ -191,8 +191,11 @@ func (t *session) addAgain(part protocol.TakenBack, steps []task.Step, why strin
 	first := len(t.Schedule.Steps)
 	for _, step := range steps {
 		was := part.Steps[slices.IndexFunc(part.Steps, func(s protocol.TakenStep) bool { return s.ID == step.ID })]
-		if _, isTaken := t.Savepoints.Places[was.Savepoint]; step.Savepoint == "" && !isTaken {
+		if _, isTaken := t.Savepoints.Places[was.Savepoint]; step.Savepoint == "" && !isTaken && !t.hasEnvironment() {
 			step.Savepoint = was.Savepoint
+		}
+		if _, isTaken := t.Savepoints.Places[was.Marks]; was.Marks != "" && !isTaken {
+			step.Marks, t.checkpoints[was.Marks] = was.Marks, step.ID
 		}
 		s := t.appendStep(step, first)
 		s.Generation = was.Generation + 1

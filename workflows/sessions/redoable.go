@@ -24,9 +24,11 @@ func (t *session) TakeBack(r *engine.Rollback) {
 			part.Steps = append(part.Steps, protocol.TakenStep{ID: id, Generation: s.Generation})
 		}
 	}
+	t.dropCheckpoints(part.Steps)
 	t.redos.add(part)
 	t.answers.noteTakenBack(r.Taken, r.Cause.Text)
 	t.dropContexts(r.From)
+	t.restore(r)
 }
 
 // isStanding reports whether a step is done or may still be: it is not to be done again.

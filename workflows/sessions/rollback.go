@@ -22,8 +22,15 @@ func (t *session) inspectRollback(r protocol.SessionRollback) error {
 	return err
 }
 
-func (t *session) rollBack(_ workflow.Context, q *request, r protocol.SessionRollback) error {
-	from, only, err := t.scope(r)
+func (t *session) rollBack(ctx workflow.Context, q *request, r protocol.SessionRollback) error {
+	if err := t.inspectRollback(r); err != nil {
+		return err
+	}
+	then, err := t.prepareRestore(ctx, r)
+	if err != nil {
+		return err
+	}
+	from, only, err := t.scope(r) // others may have changed something meanwhile
 	if err != nil {
 		return err
 	}
@@ -40,7 +47,7 @@ func (t *session) rollBack(_ workflow.Context, q *request, r protocol.SessionRol
 	q.rollback = &engine.Rollback{
 		Cause: compensations.Cause{Kind: compensations.RolledBack, Step: only, Text: text}, Begun: true, From: from,
 		Only: only, Request: q.id, To: r.To,
-		Branch: r.Branch,
+		Branch: r.Branch, Then: then,
 	}
 	q.context = t.contextOf(r.To)
 	t.Rollbacks.Ask(q.rollback)

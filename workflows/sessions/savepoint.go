@@ -35,7 +35,13 @@ func (t *session) makeSavepoint(ctx workflow.Context, q *request, r protocol.Sav
 	if err := t.Admit(ctx, "savepoint", savepointBytes+payload.SizeOf(r)); err != nil {
 		return err
 	}
-	t.Savepoints.Add(r.Name, t.Saga.Last()+1)
+	if t.hasEnvironment() {
+		if err := t.takeCheckpoint(ctx, q, r.Name); err != nil {
+			return err
+		}
+	} else {
+		t.Savepoints.Add(r.Name, t.Saga.Last()+1)
+	}
 	q.savepoint = r.Name
 	if r.Context != nil {
 		q.context = t.rememberContext(ctx, *r.Context, r.Name)
@@ -52,7 +58,7 @@ func (t *session) checkSavepoint(name string) error {
 	case !savepointForm.MatchString(name):
 		return protocol.RefuseRequestf(protocol.BadRequest,
 			"name: %q must have the form a-z, 0-9, _ and -, a letter first, at most 63", payload.Clip(name, payload.MaxName))
-	case isKnown && from != t.Saga.Last()+1:
+	case isKnown && (from != t.Saga.Last()+1 || t.hasEnvironment()):
 		return protocol.RefuseRequestf(protocol.BadRequest,
 			"name: there is a savepoint %q already; choose another, or roll back to it", name)
 	}

@@ -39,6 +39,7 @@ type session struct {
 	forgotten          []protocol.Context  // that their hosts may still have
 	giving, forgetting []activities.Digest // of contexts that are being confirmed, and removed
 	notes              []protocol.Note     // the oldest first
+	checkpoints        map[string]string   // the steps that have taken those of savepoints, by their names
 }
 
 // Of makes the session of a document, or of what the run before has handed over.
@@ -68,7 +69,7 @@ func newSession(document json.RawMessage) *session {
 	raw, _ := json.Marshal(fields)
 	return &session{
 		document: raw, places: map[string]protocol.Places{}, naming: map[string]bool{}, used: idSet{}, looseAt: -1,
-		first: first, redos: redos{written: map[string]json.RawMessage{}},
+		first: first, redos: redos{written: map[string]json.RawMessage{}}, checkpoints: map[string]string{},
 	}
 }
 

@@ -32,7 +32,7 @@ func (t *session) inspectSteps(r protocol.StepRequest) error {
 }
 
 func (t *session) takeSteps(ctx workflow.Context, q *request, r protocol.StepRequest) error {
-	compiled, err := t.compileSteps(ctx, r.Steps)
+	compiled, err := t.compileSteps(ctx, r.Steps, false)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,9 @@ func (t *session) nameSteps(steps []json.RawMessage) (named json.RawMessage, ids
 	return named, ids, err
 }
 
-// compileSteps compiles the steps of a request, without adding them yet.
-func (t *session) compileSteps(ctx workflow.Context, steps []json.RawMessage) (task.Compiled, error) {
+// compileSteps compiles steps, without adding them yet: those of a request, or own ones of the
+// session.
+func (t *session) compileSteps(ctx workflow.Context, steps []json.RawMessage, own bool) (task.Compiled, error) {
 	named, ids, err := t.nameSteps(steps)
 	if err != nil {
 		return task.Compiled{}, err
@@ -90,6 +91,7 @@ func (t *session) compileSteps(ctx workflow.Context, steps []json.RawMessage) (t
 	if err != nil {
 		return task.Compiled{}, err
 	}
+	a.Redone = own
 	t.compiling++
 	for _, id := range ids {
 		t.naming[id] = true

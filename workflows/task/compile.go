@@ -45,6 +45,7 @@ func Compile(doc *Document, cat Catalog) (*Compiled, error) {
 		Pinned:  bool(doc.file.Pinned),
 		Session: doc.file.Session.compile(), Steps: make([]Step, len(doc.file.Steps)),
 	}
+	c.checkSession()
 	for i := range doc.file.Steps {
 		c.byID[string(doc.file.Steps[i].ID)] = i
 		if compiled.Steps[i] = c.compileStep(i); c.filled > MaxCompiled {
@@ -151,8 +152,14 @@ func (c *compiler) compileStep(i int) Step {
 	if s.OnFailure != nil {
 		compiled.OnFailure = *s.OnFailure
 	}
-	if c.doc.file.Session != nil {
+	if session := c.doc.file.Session; session != nil {
 		compiled.Reserved = describeReserved(filled)
+		if session.Environment != "" && s.Savepoint != "" {
+			c.complain(s.node.findValue("savepoint"), s.at.key("savepoint"), string(s.Savepoint),
+				fmt.Sprintf("a savepoint of this session is a checkpoint of environment %s, which is a step of its own",
+					session.Environment),
+				"leave it out, and ask the session for a savepoint instead")
+		}
 	}
 	compiled.Undo = activities.UndoPolicy{
 		Within: cmp.Or(time.Duration(s.Undo.Within), c.defaults.UndoWithin), Attempts: int(s.Undo.Attempts),
@@ -206,13 +213,25 @@ func (c *compiler) failureMode() FailureMode {
 	return c.doc.file.OnFailure
 }
 
+// checkSession refuses settings that are about an environment where the session has none.
+func (c *compiler) checkSession() {
+	s := c.doc.file.Session
+	if s == nil || s.Restores == "" || s.Environment != "" {
+		return
+	}
+	at := (&trail{name: "session"}).key("restores")
+	c.complain(c.doc.root.findValue("session").findValue("restores"), at, string(s.Restores),
+		"it is about an environment, and the session has none", "name one with environment:, or leave it out")
+}
+
 // compile is s with its defaults; nil where the task is no session.
 func (s *session) compile() *Session {
 	if s == nil {
 		return nil
 	}
 	return &Session{Idle: cmp.Or(time.Duration(s.Idle), time.Hour), Gone: cmp.Or(s.Gone, GoneAsk),
-		AgentDecides: s.Failures == AgentDecides}
+		AgentDecides: s.Failures == AgentDecides, Environment: string(s.Environment),
+		AgentRestores: s.Restores == AgentDecides}
 }
 
 func jsonSize(v any) int {

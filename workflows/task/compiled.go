@@ -43,6 +43,12 @@ type Session struct {
 	// AgentDecides lets the agent, beside a person, decide about a step that is parked after a
 	// failure.
 	AgentDecides bool `json:"agentDecides,omitempty"`
+	// Environment is the one of which each savepoint is a checkpoint; empty: none. Host has it; the
+	// worker that compiles the session fills it in.
+	Environment string `json:"environment,omitempty"`
+	Host        string `json:"host,omitempty"`
+	// AgentRestores lets the environment be put back without a person.
+	AgentRestores bool `json:"agentRestores,omitempty"`
 }
 
 // Decider says who may decide about a step that is parked after a failure.
@@ -129,6 +135,9 @@ type Step struct {
 	OnFailure OnFailure `json:"onFailure,omitzero"`
 	// Savepoint names the place in the ledger just before this step.
 	Savepoint string `json:"savepoint,omitempty"`
+	// Marks names the place just after it, once it is done: a savepoint of a session that has an
+	// environment.
+	Marks string `json:"marks,omitempty"`
 	// Pivot says that once the step is done the task no longer unwinds past it.
 	Pivot bool `json:"pivot,omitempty"`
 }

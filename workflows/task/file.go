@@ -34,6 +34,9 @@ type session struct {
 	Idle     duration `default:"1h" json:"idle,omitempty" jsonschema:"How long the agent may be silent while no step runs and no gate is open."`
 	Gone     GoneMode `default:"ask" json:"gone,omitempty" jsonschema:"What happens then: ask alerts a person and waits, unwind undoes everything."`
 	Failures Decider  `default:"person" json:"failures,omitempty" jsonschema:"Who decides about a step with on_failure: ask that has failed: a person alone, or the agent as well."`
+	// A name of another form is refused where environments are known.
+	Environment identifier `json:"environment,omitempty" jsonschema:"An environment of which each savepoint is a checkpoint: rolling back to a savepoint ends with the environment put back to that."`
+	Restores    Decider    `default:"person" json:"restores,omitempty" jsonschema:"Who decides that the environment is put back where others have changed it since: a person, at a gate, or the agent that rolls back."`
 }
 
 // step is one item of steps.

@@ -1,0 +1,148 @@
+package command
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+)
+
+// open opens a session whose savepoints are checkpoints of the environment.
+func (s *site) open(settings string) (id string) {
+	s.Helper()
+	id = s.Name()
+	s.ok("session", "open", s.file("name: swings\nsession: {environment: "+s.name+settings+"}\nsteps: []\n"), "--id", id)
+	return id
+}
+
+// asks sends a request to a session.
+func (s *site) asks(status int, args ...string) (a protocol.Answer) {
+	s.Helper()
+	r := s.do(append([]string{"session"}, args...)...)
+	require.Equal(s, status, r.status, "%s%s", r.out, r.err)
+	require.NoError(s, json.Unmarshal([]byte(r.out), &a))
+	return a
+}
+
+// writes has a session write a file.
+func (s *site) writes(id, path, content string) {
+	s.Helper()
+	s.asks(statusOK, "step", id, s.file("{uses: file.write, with: {path: "+filepath.Join(s.root, path)+", content: "+
+		content+"}}"))
+}
+
+// files are those of the environment, without what git does when it looks.
+func (s *site) files() string { return s.sh("grep . code/page uploads/*; ls running") }
+
+func TestASavepointIsACheckpoint(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	before := s.files()
+	id := s.open("")
+	s.writes(id, "uploads/one", "mine")
+	made := s.asks(statusOK, "savepoint", id, "start")
+	require.Equal(t, "start", made.Savepoint)
+	kept := s.view().Checkpoints
+	require.Len(t, kept, 1)
+	require.Equal(t, kept[0].ID, made.Steps[0].Outputs["checkpoint"])
+	require.Equal(t, "savepoint start of session "+id, kept[0].Notes)
+	require.Equal(t, id, kept[0].NeededBy[0].Task)
+	at := s.files()
+
+	// What the session has done since is undone as such, and nothing is left to put back.
+	s.writes(id, "code/page", "bad")
+	s.writes(id, "uploads/two", "mine")
+	back := s.asks(statusOK, "rollback", id, "--to", "start")
+	require.Len(t, back.Undone, 2)
+	require.Len(t, back.Steps, 1)
+	require.Contains(t, back.Steps[0].Summary, "is as in checkpoint "+kept[0].ID+" already")
+	require.Equal(t, at, s.files())
+	require.Len(t, s.view().Checkpoints, 1, "nothing was stopped")
+
+	// What others have done is put back once a person has let it.
+	s.writes(id, "code/page", "bad")
+	s.sh("echo theirs >uploads/three")
+	asked := s.asks(statusNeedsPerson, "rollback", id, "--to", "start")
+	require.Equal(t, "good\n", s.sh("cat code/page"))
+	require.Equal(t, "theirs\n", s.sh("cat uploads/three"))
+	step := asked.Steps[0]
+	require.Contains(t, step.Gate.Change.Summary, "put environment "+s.name+" back to checkpoint "+kept[0].ID)
+	s.ok("approve", id, step.ID, "--yes")
+	require.Equal(t, protocol.Done, s.asks(statusOK, "await", id, asked.Request).Steps[0].State)
+	require.Equal(t, at, s.files())
+	require.Len(t, s.view().Checkpoints, 2)
+
+	// The savepoint stands behind that: going back to it again does not bring back what others have done.
+	s.writes(id, "uploads/one", "more")
+	back = s.asks(statusOK, "rollback", id, "--to", "start")
+	require.Len(t, back.Undone, 1)
+	require.Equal(t, at, s.files())
+
+	// The end of the session takes back all of it: the work of others is there again.
+	s.asks(statusOK, "abort", id)
+	require.Equal(t, compensations.Unwound, s.reportOf(id).Status)
+	require.Equal(t, "theirs\n", s.sh("cat uploads/three; rm uploads/three"))
+	require.Equal(t, before, s.files())
+	for _, c := range s.view().Checkpoints {
+		require.Equal(t, environment.PreRollback, c.Trigger)
+		require.Empty(t, c.NeededBy)
+	}
+}
+
+func TestAnAgentPutsItsEnvironmentBackAndGoesOn(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	id := s.open(", restores: agent")
+	s.asks(statusOK, "savepoint", id, "start")
+	s.writes(id, "uploads/one", "mine")
+	s.asks(statusOK, "savepoint", id, "middle")
+	s.writes(id, "code/page", "bad")
+	s.sh("echo theirs >uploads/two")
+	s.asks(statusOK, "rollback", id, "--to", "middle")
+	require.Equal(t, "mine\n", s.sh("cat uploads/one; echo; ! test -e uploads/two"))
+	require.Equal(t, "good\n", s.sh("cat code/page"))
+	later := s.view().Checkpoints
+	require.Len(t, later, 3)
+
+	// Past the savepoint its checkpoint goes, and comes anew with a redo.
+	s.asks(statusOK, "rollback", id, "--to", "start", "--branch", "tried")
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+	require.Equal(t, []string{"start"}, s.state(id).Session.Savepoints)
+	s.asks(statusOK, "redo", id, "--branch", "tried")
+	require.Equal(t, "mine\n", s.sh("cat uploads/one; echo"))
+	s.sh("echo theirs >uploads/three")
+	s.asks(statusOK, "rollback", id, "--to", "middle")
+	require.Equal(t, "mine\n", s.sh("cat uploads/one; echo; ! test -e uploads/three"))
+	s.asks(statusOK, "finish", id)
+	require.Equal(t, compensations.Committed, s.reportOf(id).Status)
+}
+
+func TestASavepointWithoutItsCheckpointIsNone(t *testing.T) {
+	s := newSite(t)
+	r := s.do("session", "open", s.file("name: none\nsession: {environment: nothing}\nsteps: []\n"))
+	require.NotEqual(t, statusOK, r.status)
+	require.Contains(t, r.out+r.err, `session.environment: there is no "nothing"`)
+	r = s.do("session", "open", s.file("name: none\nsession: {restores: agent}\nsteps: []\n"))
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "it is about an environment, and the session has none")
+
+	s.apply()
+	id := s.open("")
+	s.sh("mv code away")
+	failed := s.asks(statusFailed, "savepoint", id, "start")
+	require.Empty(t, failed.Savepoint)
+	require.Equal(t, protocol.RolledBack, failed.Steps[0].State)
+	require.Empty(t, s.view().Checkpoints)
+	require.Contains(t, s.do("session", "rollback", id, "--to", "start").err, `there is no savepoint "start"`)
+	s.sh("mv away code")
+	require.Equal(t, "start", s.asks(statusOK, "savepoint", id, "start").Savepoint)
+	require.Contains(t, s.do("session", "step", id, s.file("{savepoint: here, uses: file.write, with: {path: "+
+		s.root+"/uploads/two, content: x}}")).err, "a savepoint of this session is a checkpoint of environment "+s.name)
+	s.asks(statusOK, "abort", id)
+	require.Empty(t, s.view().Checkpoints)
+}
