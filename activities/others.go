@@ -26,7 +26,7 @@ func (b boundAction) nameOthers(ctx context.Context, e Entry, d *Drift) {
 		since = all[i].Since
 	}
 	all = slices.DeleteFunc(all, func(r Record) bool {
-		return r.Entry.Token == e.Token || r.State == RecordUndone || !r.Since.After(since) || !touchSame(r.Entry, e)
+		return r.Entry.Token == e.Token || r.State == RecordUndone || !r.Since.After(since) || !TouchSame(r.Entry, e)
 	})
 	if len(all) == 0 {
 		return
@@ -45,9 +45,9 @@ func (b boundAction) nameOthers(ctx context.Context, e Entry, d *Drift) {
 	d.Diff = named.String() + d.Diff
 }
 
-// touchSame reports whether two steps have a resource in common, or one of them a folder in which
+// TouchSame reports whether two steps change a resource in common, or one of them a folder in which
 // the other's is.
-func touchSame(a, b Entry) bool {
+func TouchSame(a, b Entry) bool {
 	for _, x := range slices.Concat(a.Keys, a.Changes) {
 		for _, y := range slices.Concat(b.Keys, b.Changes) {
 			if strings.HasPrefix(x+"/", y+"/") || strings.HasPrefix(y+"/", x+"/") {

@@ -49,6 +49,8 @@ type Record struct {
 	// Until is when a committed record, or what an undone one keeps for a redo, may be released. If an
 	// undo has begun and not ended, it is when the record may be given up if its task is over.
 	Until time.Time `json:"until,omitzero"`
+	// Undone says, of a released record, that its step was undone before.
+	Undone bool `json:"undone,omitempty"`
 	// Bytes is the record's size on disk without the tombstone.
 	Bytes int64 `json:"bytes"`
 	// Holders are those who need it for an undo after the end of its task.

@@ -120,7 +120,7 @@ type Difference struct {
 	Changed int64
 	// Times are how many of these are folders of which only the time differs.
 	Times int64
-	Diff    string
+	Diff  string
 	// Digest covers what the part is now.
 	Digest string
 }

@@ -160,8 +160,9 @@ func (t *Token) fillState(record *activities.Record, known bool) error {
 	if found, err := t.Read(releasedName, &released); err != nil {
 		return err
 	} else if found {
-		record.State, record.Ended = activities.RecordReleased, released.At
-		return nil
+		fate, err := t.Fate()
+		record.State, record.Ended, record.Undone = activities.RecordReleased, released.At, fate == Undoing
+		return err
 	}
 	_, hold, err := t.lastHold()
 	if err != nil {
@@ -178,7 +179,7 @@ func (t *Token) fillState(record *activities.Record, known bool) error {
 		case err != nil:
 			return err
 		case !known && over: // it had nothing to undo, and keeps nothing
-			record.State, record.Ended = activities.RecordReleased, ended
+			record.State, record.Ended, record.Undone = activities.RecordReleased, ended, true
 		case known:
 			keep := cmp.Or(record.Entry.Keep, activities.DefaultKeep)
 			record.State, record.Until = activities.RecordUndone, fate.At.Add(keep)

@@ -22,7 +22,7 @@ type Times struct {
 func (t Times) SetState(r *activities.Record) {
 	switch {
 	case !t.Released.IsZero():
-		r.State, r.Ended = activities.RecordReleased, t.Released
+		r.State, r.Ended, r.Undone = activities.RecordReleased, t.Released, !t.Begun.IsZero()
 	case !t.Begun.IsZero():
 		r.State, r.Ended = activities.RecordUndone, t.Ended
 		r.Until = cmp.Or(t.Ended, t.Begun).Add(cmp.Or(r.Entry.Keep, activities.DefaultKeep))

@@ -195,10 +195,18 @@ which are kept. With a CHECKPOINT, it shows only that one.
 				return err
 			}
 			if len(args) == 1 {
+				var wrote environment.Tasks
+				if err := c.AskEnvironment(ctx, args[0], environment.UpdateTasks, &wrote); err != nil {
+					return err
+				}
 				if output == "json" {
-					return p.printJSON(v)
+					return p.printJSON(struct {
+						environment.View
+						environment.Tasks
+					}{v, wrote})
 				}
 				render.Environment(p.streams.Out, v)
+				render.TasksOf(p.streams.Out, wrote)
 				return nil
 			}
 			for _, one := range v.Checkpoints {

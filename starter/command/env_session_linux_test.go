@@ -3,6 +3,8 @@ package command
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -145,4 +147,49 @@ func TestASavepointWithoutItsCheckpointIsNone(t *testing.T) {
 		s.root+"/uploads/two, content: x}}")).err, "a savepoint of this session is a checkpoint of environment "+s.name)
 	s.asks(statusOK, "abort", id)
 	require.Empty(t, s.view().Checkpoints)
+}
+
+func TestAnEnvironmentKnowsTheTasksThatHaveChangedIt(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	const write = "- {id: write, uses: file.write, with: {path: ROOT/uploads/two, content: more}}\n"
+	s.ok("run", s.task(write), "--id", "committed-"+s.name, "--watch")
+	s.do("run", s.task(strings.ReplaceAll(write, "two", "three")+
+		"- {id: last, uses: environment.rollback, gate: none, with: {environment: NAME, to: cp-none}}\n"),
+		"--id", "unwound-"+s.name, "--watch")
+	s.ok("run", s.task("- {id: keep, uses: environment.checkpoint, with: {environment: NAME}}"), "--id", "looks-"+s.name,
+		"--watch")
+	shown := s.ok("env", "show", s.name)
+	require.Contains(t, shown, "changed by task committed-"+s.name+", ended")
+	require.NotContains(t, shown, "unwound-"+s.name)
+	require.NotContains(t, shown, "changed by task looks-"+s.name)
+	require.NotContains(t, shown, "changed by task environment-"+s.name)
+
+	// A task that has not ended keeps others from going back, before anything stops.
+	id := s.open(", restores: agent")
+	s.asks(statusOK, "savepoint", id, "start")
+	s.writes(id, "code/page", "bad")
+	r := s.do("env", "rollback", s.name, first.ID)
+	require.Equal(t, statusUsage, r.status)
+	require.Contains(t, r.err, "task "+id+" has not ended, and has changed code")
+	require.Len(t, s.view().Checkpoints, 3)
+	s.sh("echo theirs >uploads/four")
+	s.asks(statusOK, "rollback", id, "--to", "start") // its own steps do not
+	s.asks(statusOK, "finish", id)
+
+	done := s.rollBack(first.ID)
+	require.Equal(t, []string{"committed-" + s.name}, tasksIn(done.Past, "committed-"+s.name))
+	require.Equal(t, done.Past, s.view().Checkpoints[0].Past)
+	require.Empty(t, s.rollBack(done.Safety.ID).Past, "the way forward takes nothing back")
+}
+
+// tasksIn are those of some tasks that a rollback has gone past.
+func tasksIn(past []environment.TaskWrote, some ...string) (found []string) {
+	for _, each := range past {
+		if slices.Contains(some, each.Task) {
+			found = append(found, each.Task)
+		}
+	}
+	return found
 }

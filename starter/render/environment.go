@@ -47,6 +47,30 @@ func Environment(w io.Writer, v environment.View) {
 		terminal.Plural(u.Days, "day"))
 }
 
+// TasksOf prints which tasks have changed parts of an environment.
+func TasksOf(w io.Writer, t environment.Tasks) {
+	for _, each := range t.Tasks {
+		fmt.Fprintln(w, "changed by", wrote(each))
+	}
+	fmt.Fprintf(w, "tasks are known that have changed parts since %s\n", terminal.LocalTime(t.Since, time.DateTime))
+	for _, what := range t.Unread {
+		fmt.Fprintln(w, "not known:", terminal.OneLine(what))
+	}
+}
+
+// wrote says which parts a task has changed, and how it stands.
+func wrote(t environment.TaskWrote) string {
+	how := "which the server no longer knows"
+	switch {
+	case t.Open:
+		how = "which has not ended"
+	case !t.Ended.IsZero():
+		how = "ended " + terminal.LocalTime(t.Ended, time.DateTime)
+	}
+	return fmt.Sprintf("task %s, %s: %s, last at %s", terminal.OneLine(t.Task), how, strings.Join(t.Parts, ", "),
+		terminal.LocalTime(t.At, time.DateTime))
+}
+
 // Comparison prints what differs, part by part.
 func Comparison(w io.Writer, c environment.Comparison) {
 	for _, p := range c.Parts {
@@ -108,6 +132,9 @@ func Stage(w io.Writer, s environment.Passed) {
 
 // WayForward says what a rollback has not touched, and how to reverse it.
 func WayForward(w io.Writer, r environment.RolledBack) {
+	for _, each := range r.Past {
+		fmt.Fprintln(w, "taken back: what was done by", wrote(each))
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", terminal.OneLine(note))
 	}

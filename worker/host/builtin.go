@@ -50,6 +50,7 @@ func (b builtin) register(to activities.Registrar) {
 		environment.HoldActivity: b.holdParts, environment.LetGoActivity: b.letGoParts,
 		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,
 		environment.EndActivity: b.readEnd, environment.AdmitActivity: b.admit,
+		environment.WritesActivity: b.findWrites,
 	} {
 		to.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

@@ -42,7 +42,12 @@ type Checkpoint struct {
 	// are released.
 	NeededBy []Step `json:"needed_by,omitempty"`
 	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
-	Bytes   int64      `json:"size_bytes"`
+	Bytes int64 `json:"size_bytes"`
+	// RolledBackTo is where the rollback went whose safety checkpoint it is, and Past are the tasks
+	// whose changes that has taken back.
+	RolledBackTo string      `json:"rolled_back_to,omitempty"`
+	Past         []TaskWrote `json:"past,omitempty"`
+
 	Created time.Time  `json:"created_at"`
 	Parts   []KeptPart `json:"parts"`
 }
@@ -86,10 +91,10 @@ type Compared struct {
 	Resource string `json:"resource"`
 	// Changed is how many paths, objects and tables, or bytes of a disk, differ; Diff has a line for each, as far as
 	// they can be shown.
-	Changed int64  `json:"changed"`
+	Changed int64 `json:"changed"`
 	// Times are how many of these are folders of which only the time differs.
-	Times int64 `json:"times,omitempty"`
-	Diff    string `json:"diff,omitempty"`
+	Times int64  `json:"times,omitempty"`
+	Diff  string `json:"diff,omitempty"`
 	// Digest is that of all that it was compared with.
 	Digest string `json:"digest"`
 }
@@ -283,6 +288,8 @@ type RolledBack struct {
 	// Safety is how the environment was before: roll back to it to go forward again.
 	Safety Checkpoint `json:"safety_checkpoint"`
 	Stages []Passed   `json:"stages"`
+	// Past are the tasks whose changes it has taken back.
+	Past []TaskWrote `json:"past,omitempty"`
 	// Notes say what the rollback has not touched.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -37,6 +37,9 @@ const (
 	// AdmitActivity refuses, as activities.Fenced, what a step asks too late: argument AdmitRequest. It
 	// runs on the host of the environment, whose journal has the record of the step.
 	AdmitActivity = "environment.admit"
+	// WritesActivity tells which steps have changed parts on its host, as far as the records there
+	// know: argument WritesRequest, result Writes.
+	WritesActivity = "environment.writes"
 )
 
 // Updates and the query. Their errors have the types below, or that of the task that failed.
@@ -49,6 +52,8 @@ const (
 	// UpdateCompare compares a checkpoint with another one, or with what is there now: argument
 	// CompareRequest, result Comparison. It changes nothing.
 	UpdateCompare = "compare"
+	// UpdateTasks tells which tasks have changed parts: no argument, result Tasks. It changes nothing.
+	UpdateTasks = "tasks"
 	// UpdatePin pins or unpins: argument PinRequest, result Checkpoint.
 	UpdatePin = "pin"
 	// UpdateDelete deletes one: argument its id, no result.

@@ -65,7 +65,7 @@ func (k *keeper) serve(ctx workflow.Context) error {
 		{environment.UpdateApply, k.apply}, {environment.UpdateCheckpoint, k.checkpoint},
 		{environment.UpdateRollback, k.rollBack}, {environment.UpdateCompare, k.compare}, {environment.UpdatePin, k.pin},
 		{environment.UpdateDelete, k.delete}, {environment.UpdateLetGo, k.letGo}, {environment.UpdatePrune, k.prune},
-		{environment.UpdateRemove, k.remove},
+		{environment.UpdateRemove, k.remove}, {environment.UpdateTasks, k.tasks},
 	} {
 		if err := workflow.SetUpdateHandler(ctx, update.name, update.handler); err != nil {
 			return err

@@ -64,7 +64,7 @@ func (k *keeper) keep(ctx workflow.Context, c environment.Checkpoint,
 	if err != nil {
 		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
 	}
-	s.Notes, s.Pinned, s.NeededBy = c.Notes, c.Pinned, c.NeededBy
+	s.Notes, s.Pinned, s.NeededBy, s.RolledBackTo, s.Past = c.Notes, c.Pinned, c.NeededBy, c.RolledBackTo, c.Past
 	for _, host := range s.Others(k.home) {
 		if err := k.call(ctx, host, "hold what checkpoint "+c.ID+" has there", environment.HoldActivity,
 			environment.Holding{Environment: k.Name, Checkpoint: c.ID, Entries: s.On(host)}, nil); err != nil {
@@ -120,12 +120,17 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 		return answer, protocol.RefuseRequestf(environment.Bad, "no part of environment %s is in checkpoint %s", k.Name, r.To)
 	}
 	if safety, err := k.find(r.Safety); err == nil { // the call was repeated, after it was answered
-		answer.Safety = safety.Checkpoint
+		answer.Safety, answer.Past = safety.Checkpoint, safety.Past
 		var steps []environment.Done
 		err := k.call(ctx, "", "read what "+id+" has done", environment.DoneActivity, id, &steps)
 		answer.Stages = k.Stages(steps)
 		return answer, err
 	}
+	past, notes, err := k.goPast(ctx, target, r.Step)
+	if err != nil {
+		return answer, err
+	}
+	answer.Past, answer.Notes = past, append(answer.Notes, notes...)
 	var neededBy []environment.Step
 	if r.Step != nil && !r.Undoing {
 		neededBy = []environment.Step{*r.Step}
@@ -139,7 +144,7 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	}
 	answer.Stages = k.Stages(steps)
 	answer.Safety, err = k.keep(ctx, environment.Checkpoint{ID: r.Safety, Task: id, Trigger: environment.PreRollback,
-		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy}, steps)
+		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy, RolledBackTo: r.To, Past: past}, steps)
 	return answer, err
 }
 

@@ -1,0 +1,118 @@
+package environment
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Which tasks have changed a part is known where the part is: by the undo records of their steps. So
+// nothing has to be told to an environment, and nothing can be forgotten on the way. What a worker has
+// forgotten is not known, and said so.
+
+// WritesRequest is the argument of WritesActivity.
+type WritesRequest struct {
+	Environment string         `json:"environment"`
+	Parts       []NamedForTask `json:"parts"`
+}
+
+// NamedForTask is a part as a step would name it that puts it back.
+type NamedForTask struct {
+	Part string          `json:"part"`
+	Uses string          `json:"uses"`
+	With json.RawMessage `json:"with"`
+}
+
+// Writes are what the records of a host know.
+type Writes struct {
+	All []Write `json:"all"`
+	// Since is the time from which on nothing is forgotten, Unread is what could not be read.
+	Since  time.Time `json:"since"`
+	Unread []string  `json:"unread,omitempty"`
+}
+
+// Write is a change of a part by a step of a task, which stands or may stand.
+type Write struct {
+	Task string    `json:"task"`
+	Step string    `json:"step"`
+	Part string    `json:"part"`
+	At   time.Time `json:"at"`
+	// Open: the task has not ended. Otherwise Ended is when it did; zero if the server no longer knows.
+	Open  bool      `json:"open,omitempty"`
+	Ended time.Time `json:"ended,omitzero"`
+}
+
+// Tasks are those that have changed parts of an environment, the newest first.
+type Tasks struct {
+	Tasks []TaskWrote `json:"tasks"`
+	// Since is the time from which on all of them are known; before that, some may be forgotten.
+	Since time.Time `json:"known_since"`
+	// Unread says which records could not be read.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// TaskWrote is a task that has changed parts, by its last change.
+type TaskWrote struct {
+	Task  string    `json:"task"`
+	Parts []string  `json:"parts"`
+	At    time.Time `json:"at"`
+	Open  bool      `json:"open,omitempty"`
+	Ended time.Time `json:"ended,omitzero"`
+}
+
+// NamesOn are the parts on a host of an environment that is at home on another, or there.
+func (d Document) NamesOn(host, home string) (all []NamedForTask) {
+	for _, name := range d.partNames() {
+		if p := d.Parts[name]; d.hostOf(p, home) == host {
+			k, resource := p.kindOf()
+			with, _ := json.Marshal(map[string]string{k.param: resource}) // texts
+			all = append(all, NamedForTask{Part: name, Uses: k.restore, With: with})
+		}
+	}
+	return all
+}
+
+// OnlyLooks reports whether an action keeps or reads parts, and changes none.
+func OnlyLooks(action string) bool {
+	return slices.ContainsFunc(kinds, func(k kind) bool {
+		return slices.Contains([]string{k.capture, k.verify, k.compare}, action)
+	})
+}
+
+// Add adds what a host has told.
+func (t *Tasks) Add(w Writes) {
+	if t.Since.Before(w.Since) {
+		t.Since = w.Since
+	}
+	t.Unread = append(t.Unread, w.Unread...)
+	for _, each := range w.All {
+		i := slices.IndexFunc(t.Tasks, func(have TaskWrote) bool { return have.Task == each.Task })
+		if i < 0 {
+			i = len(t.Tasks)
+			t.Tasks = append(t.Tasks, TaskWrote{Task: each.Task, Ended: each.Ended})
+		}
+		have := &t.Tasks[i]
+		have.Open = have.Open || each.Open
+		if each.At.After(have.At) {
+			have.At = each.At
+		}
+		if !slices.Contains(have.Parts, each.Part) {
+			have.Parts = append(have.Parts, each.Part)
+			slices.Sort(have.Parts)
+		}
+	}
+	slices.SortFunc(t.Tasks, func(a, b TaskWrote) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Task, b.Task)) })
+}
+
+// Past are the tasks whose changes a rollback to a checkpoint takes back: those that have changed one
+// of its parts since it was taken.
+func (t Tasks) Past(to Checkpoint) (past []TaskWrote) {
+	for _, each := range t.Tasks {
+		isPart := func(p KeptPart) bool { return slices.Contains(each.Parts, p.Name) }
+		if each.At.After(to.Created) && slices.ContainsFunc(to.Parts, isPart) {
+			past = append(past, each)
+		}
+	}
+	return past
+}
