@@ -11,8 +11,15 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/workspace"
 )
 
-// Action is the name of the world's only action.
-const Action = "terraform.apply"
+// The names of the world's actions. Action changes something by a configuration; the others keep
+// what there is, and go back to it.
+const (
+	Action        = "terraform.apply"
+	KeepAction    = "terraform.checkpoint"
+	RestoreAction = "terraform.restore"
+	VerifyAction  = "terraform.verify"
+	CompareAction = "terraform.compare"
+)
 
 // applyAction is the action terraform.apply.
 type applyAction struct{ *world }

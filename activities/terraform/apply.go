@@ -68,7 +68,7 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 		return activities.Result{}, err
 	}
 	point.Reach("terraform.apply:recorded")
-	if r.Unchanged {
+	if r.Back == record.Nowhere {
 		return a.finishApply(ctx, pr.ws, s, *r, pr.bundle, stream.Report{}, pr.notes...)
 	}
 	said, err := pr.ws.ApplyPlan(ctx, pr.file)
@@ -90,7 +90,7 @@ func (a *applyAction) startApply(ctx context.Context, e activities.Entry, s acti
 // digest, or any.
 func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s activities.Step,
 	want activities.Digest) (*planning, *record.Record, error) {
-	if want != "" {
+	if want != "" && e.Action == Action {
 		if pr, r, err := a.findOffer(ctx, e, s, want); err != nil || pr != nil {
 			if err == nil {
 				err = activities.Judge(ctx, activities.Change{Risk: activities.High, Unchanged: r.Unchanged})
@@ -105,7 +105,7 @@ func (a *applyAction) choosePlan(ctx context.Context, e activities.Entry, s acti
 	if err := activities.Judge(ctx, pr.describeChange("", "")); err != nil {
 		return nil, nil, err
 	}
-	if want == "" && pr.regression != "" {
+	if want == "" && pr.regression != "" && !pr.to.isAccepted() {
 		return nil, nil, regressedError(pr.bundle.Dir, pr.regression)
 	}
 	digest, err := pr.digest()
@@ -163,6 +163,9 @@ func (a *applyAction) resume(ctx context.Context, e activities.Entry, s activiti
 			activities.Errorf(activities.UnknownOutcome, "terraform was killed while it made %s: whether they exist "+
 				"cannot be known, and making them again could double them", strings.Join(unknown, ", "))
 	}
+	if r.Back == record.Nowhere {
+		return a.finishApply(ctx, ws, s, r, c.Forward, stream.Report{})
+	}
 	if last.AppliedAll() {
 		said, err := stream.ReadReport(run.Stdout(last.Folder()))
 		if err != nil {
@@ -190,7 +193,7 @@ func applyRest(ctx context.Context, ws *workspace.Workspace, r record.Record) (s
 		if err != nil {
 			return stream.Report{}, err
 		}
-		said, err := ws.Plan(ctx, append(salvage.ReplaceOptions(anew), tfexec.Out(file))...)
+		said, err := ws.Plan(ctx, append(salvage.ReplaceOptions(anew), tfexec.Out(file), tfexec.Destroy(r.Destroys))...)
 		if err != nil || said.IsUnchanged() {
 			return said, err
 		}
@@ -222,6 +225,11 @@ func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, 
 	now, err := ws.PullState(ctx)
 	if err != nil {
 		return activities.Result{}, err
+	}
+	if r.Checkpoint != "" {
+		if err := a.placeFiles(ctx, ws.Token, r); err != nil {
+			return activities.Result{}, err
+		}
 	}
 	if err := a.dropBackup(ctx, ws, now); err != nil {
 		return activities.Result{}, err
@@ -258,6 +266,11 @@ func (a *applyAction) finishApply(ctx context.Context, ws *workspace.Workspace, 
 		Outputs: shownOutputs(now, said.Counts),
 		After:   now.Digest(),
 		Notes:   append(notes, refused...),
+	}
+	if r.Checkpoint != "" {
+		if err := a.addArrival(ctx, ws.Token, r, now, &result); err != nil {
+			return activities.Result{}, err
+		}
 	}
 	if _, err := salvage.SettleAll(ctx, ws); err != nil {
 		return activities.Result{}, err

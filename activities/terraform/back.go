@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-exec/tfexec"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/terraform/record"
 	"github.com/seed-62bf7108/unwind/activities/terraform/run"
 	"github.com/seed-62bf7108/unwind/activities/terraform/salvage"
@@ -71,11 +72,16 @@ func (u *undo) acceptRegression(drift *activities.Drift) (bool, error) {
 	if drift == nil {
 		return true, nil
 	}
+	return acceptDrift(u.ws.Token, u.decision, drift)
+}
+
+// acceptDrift reports whether a person has forced exactly this drift, now or before.
+func acceptDrift(t *journal.Token, d activities.Decision, drift *activities.Drift) (bool, error) {
 	at := time.Now().UTC()
-	if drift.Digest != u.decision.Force {
-		return u.ws.Token.Read(docAccepted(drift.Digest), &at)
+	if drift.Digest != d.Force {
+		return t.Read(docAccepted(drift.Digest), &at)
 	}
-	_, err := u.ws.Token.Create(docAccepted(drift.Digest), &at)
+	_, err := t.Create(docAccepted(drift.Digest), &at)
 	return err == nil, err
 }
 

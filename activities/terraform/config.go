@@ -2,6 +2,7 @@ package terraform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -113,7 +114,7 @@ func New(c Config) (activities.World, error) {
 	}
 	if c.LookOnly {
 		return activities.World{
-			Name: Name, Actions: []activities.Action{&applyAction{&world{Config: c}}},
+			Name: Name, Actions: actionsOf(&world{Config: c}),
 			Journal: func(context.Context) (string, error) { return "", nil },
 		}, nil
 	}
@@ -136,13 +137,21 @@ func New(c Config) (activities.World, error) {
 	if err := w.host.Prepare(); err != nil {
 		return activities.World{}, err
 	}
+	if w.looks, err = journal.Open(filepath.Join(c.State, "looks")); err != nil {
+		return activities.World{}, err
+	}
 	return activities.World{
 		Name:    Name,
-		Actions: []activities.Action{&applyAction{w}},
+		Actions: actionsOf(w),
 		Journal: func(context.Context) (string, error) { return j.Mark() },
 		Records: journal.Records{Journal: j},
 		Notices: c.notices(),
 	}, nil
+}
+
+func actionsOf(w *world) []activities.Action {
+	apply := applyAction{w}
+	return []activities.Action{&apply, &keepAction{w}, &restoreAction{apply}, &verifyAction{w}, &compareAction{w}}
 }
 
 // notices are what does not work, or is not as safe as it could be.
@@ -164,6 +173,9 @@ type world struct {
 	journal *journal.Journal
 	records *record.Store
 	host    *workspace.Host
+	// looks has the working copies of actions that change nothing, in place of tokens.
+	looks  *journal.Journal
+	isLook bool
 }
 
 // token opens the record of an entry.
@@ -171,7 +183,27 @@ func (w *world) token(e activities.Entry) (*journal.Token, error) {
 	if err := w.journal.Check(e.Place.Journal); err != nil {
 		return nil, err
 	}
+	if w.isLook {
+		return w.looks.Token(e.Token)
+	}
 	return w.journal.Token(e.Token)
+}
+
+// look calls do with the world as it is for an entry that changes nothing and leaves nothing.
+func (w *world) look(ctx context.Context, e activities.Entry, do func(*world) error) (err error) {
+	looking := *w
+	looking.isLook = true
+	t, err := looking.token(e)
+	if err != nil {
+		return err
+	}
+	unlock, err := t.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	defer func() { err = errors.Join(err, os.RemoveAll(t.Dir())) }()
+	return do(&looking)
 }
 
 // openWorkspace opens a workspace of an entry's token; see [host.openWorkspace].

@@ -1,4 +1,6 @@
-// Package terraform is the world of Terraform configurations: the action terraform.apply.
+// Package terraform is the world of Terraform configurations: terraform.apply changes what there is,
+// terraform.checkpoint keeps it, terraform.restore goes back, and terraform.verify and
+// terraform.compare look.
 //
 // # How a step runs
 //
@@ -39,6 +41,23 @@
 // record is released, the folder's configuration is used instead, and the result says so. Objects
 // are new either way.
 //
+// # Checkpoints of a configuration
+//
+// terraform.checkpoint keeps the files of the folder, the state, and the configuration that made that
+// state, which is the known one; if there is none, the one in the folder, of which a plan says whether
+// it made the state. While it looks it holds the lock of the state.
+//
+// terraform.restore is terraform.apply with another configuration: that of the checkpoint, without the
+// blocks that say how a state comes about. Everything is destroyed where there was nothing. Then the
+// files of the folder are put back, all by renames from and to a stage in it, which an undo removes
+// first: that is the fence. The record has the files before and after, and an undo compares them like
+// the state.
+//
+// What a restore destroys or replaces has to be known before anything is stopped for it. So
+// terraform.verify plans it and, at a gate of its own, has a person accept it: what it returns then is
+// the plan, the state and the reasons, signed with the worker's key, and the restore lets pass exactly
+// these. Nobody else can write that into a task.
+//
 // # How a lost forward is probed
 //
 // Observe waits for the terraform of the forward, which outlives a worker, and reads its output and
@@ -57,7 +76,7 @@
 //
 // # The folders
 //
-// This package has the action: plan, apply, observe and undo. Below it, package workspace is
+// This package has the actions: plan, apply, observe and undo. Below it, package workspace is
 // terraform in a working copy of a configuration, run starts terraform under its supervisor and
 // waits for it, salvage puts right what a killed terraform has left, and record keeps what an undo
 // needs, encrypted by seal. Packages state, plan, stream and configuration read what terraform

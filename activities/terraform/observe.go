@@ -59,7 +59,11 @@ func (a *applyAction) Observe(ctx context.Context, e activities.Entry) (activiti
 	if err != nil {
 		return activities.Observation{}, err
 	}
-	return a.observe(ctx, ws, r, before, last)
+	seen, err := a.observe(ctx, ws, r, before, last)
+	if err != nil || r.Checkpoint == "" {
+		return seen, err
+	}
+	return observeFiles(seen, r, c)
 }
 
 // awaitHalf waits for a token's runs for at most half of the time that the call has left.

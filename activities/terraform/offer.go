@@ -48,8 +48,10 @@ func (a *applyAction) Plan(ctx context.Context, e activities.Entry, s activities
 	if err != nil {
 		return activities.Change{}, pr.ws.FailedError(ctx, "show", stream.Report{}, err)
 	}
-	if err := a.keepOffer(ctx, t, pr, digest); err != nil {
-		return activities.Change{}, err
+	if pr.to == nil {
+		if err := a.keepOffer(ctx, t, pr, digest); err != nil {
+			return activities.Change{}, err
+		}
 	}
 	point.Reach("terraform.apply:planned")
 	c := pr.describeChange(digest, strings.TrimSpace(text))
@@ -102,6 +104,9 @@ func (pr *planning) describeChange(digest activities.Digest, text string) activi
 	}
 	c.Facts = append(c.Facts, workspace.UnconfinedNotice()...)
 	pr.describeActions(&c)
+	if pr.to != nil {
+		pr.describeGoal(&c)
+	}
 	return c
 }
 

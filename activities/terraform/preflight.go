@@ -11,13 +11,17 @@ import (
 
 // Preflight looks for the program and the folder; it does not start terraform.
 func (a *applyAction) Preflight(ctx context.Context, o activities.Outlook) error {
-	p, err := activities.DecodeParams[Params](o.With)
-	if err != nil {
+	if _, err := activities.DecodeParams[Params](o.With); err != nil {
 		return err
 	}
-	problems := []error{a.checkInstalled(), activities.CheckPrograms(ctx, o.Checks)}
+	return a.preflight(ctx, o)
+}
+
+// preflight looks for what each action needs.
+func (w *world) preflight(ctx context.Context, o activities.Outlook) error {
+	problems := []error{w.checkInstalled(), activities.CheckPrograms(ctx, o.Checks)}
 	if !o.Awaits("dir") {
-		_, err := a.resolveFolder(p.Dir)
+		_, err := w.resolveFolder(dirIn(o.With))
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
@@ -27,14 +31,22 @@ func (a *applyAction) Preflight(ctx context.Context, o activities.Outlook) error
 // it names what the configuration reads outside of its folder.
 func (a *applyAction) Touches(_ context.Context, o activities.Outlook) ([]activities.Touch, error) {
 	p, err := activities.DecodeParams[Params](o.With)
-	if err != nil || p.Dir == "" {
-		return nil, err
-	}
-	dir, err := a.resolveFolder(p.Dir)
 	if err != nil {
 		return nil, err
 	}
-	backends, err := configuration.Backends(dir, p.Backend)
+	return a.touches(p.Dir, p.Backend)
+}
+
+// touches names what a step on a folder touches; backend is what it adds to the settings there.
+func (w *world) touches(dir string, backend map[string]string) ([]activities.Touch, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	dir, err := w.resolveFolder(dir)
+	if err != nil {
+		return nil, err
+	}
+	backends, err := configuration.Backends(dir, backend)
 	var touches []activities.Touch
 	for _, b := range backends {
 		switch file := b.StateFile(); {

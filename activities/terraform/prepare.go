@@ -40,6 +40,8 @@ type planning struct {
 	programs, sources []string
 	// notes go into the report: how the bundle was found.
 	notes []string
+	// to is what a restore goes back to; nil for any other step.
+	to *goal
 }
 
 const planFile = "unwind.tfplan"
@@ -49,31 +51,23 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if err := a.checkInstalled(); err != nil {
 		return nil, err
 	}
-	p, err := activities.DecodeParams[Params](s.With)
+	r, err := a.request(ctx, e, s)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := a.resolveFolder(p.Dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := configuration.CheckDefaultWorkspace(dir); err != nil {
-		return nil, err
-	}
-	b, notes, err := a.configuration(ctx, e, dir, p)
-	if err != nil {
-		return nil, err
-	}
-	ws, err := a.openWorkspace(ctx, e, "forward", b, 0)
+	ws, err := a.openWorkspace(ctx, e, "forward", r.bundle, 0)
 	if err != nil {
 		return nil, err
 	}
 	now, err := ws.PullState(ctx)
+	if err == nil && r.to != nil {
+		ws, err = a.readyGoal(ctx, e, ws, now, &r)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if err := activities.RunChecks(ctx, s.Checks, activities.Staged, activities.Live,
-		scene{ws.Dir, p.Dir, a.host, ws.CheckLimits(ws.Dir)}); err != nil {
+		scene{ws.Dir, r.named, a.host, ws.CheckLimits(ws.Dir)}); err != nil {
 		return nil, err
 	}
 	place, err := ws.Place()
@@ -84,9 +78,9 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if err != nil {
 		return nil, err
 	}
-	pr := &planning{ws: ws, bundle: b, state: now, file: filepath.Join(ws.Dir, planFile), notes: notes,
-		regression: mark.Regression(now)}
-	if pr.said, err = ws.Plan(ctx, tfexec.Out(pr.file)); err != nil {
+	pr := &planning{ws: ws, bundle: r.bundle, state: now, file: filepath.Join(ws.Dir, planFile), notes: r.notes,
+		regression: mark.Regression(now), to: r.to}
+	if pr.said, err = ws.Plan(ctx, tfexec.Out(pr.file), tfexec.Destroy(r.to.destroys())); err != nil {
 		return nil, err
 	}
 	if pr.shown, pr.actions, err = ws.ShowPlan(ctx, pr.file); err != nil {
@@ -96,7 +90,42 @@ func (a *applyAction) prepare(ctx context.Context, e activities.Entry, s activit
 	if err := pr.checkImports(); err != nil {
 		return nil, err
 	}
-	return pr, a.chooseUndoPlan(ctx, e, p.Previous, pr)
+	if err := a.chooseUndoPlan(ctx, e, r.previous, pr); err != nil {
+		return nil, err
+	}
+	return pr, a.findAcceptance(pr)
+}
+
+// request is what a step asks for.
+type request struct {
+	// bundle is what is applied, and named the folder as the step names it.
+	bundle configuration.Bundle
+	named  string
+	notes  []string
+	// previous is the configuration that has made the present state, as far as the step says.
+	previous *Previous
+	to       *goal
+}
+
+// request reads what a step asks for.
+func (a *applyAction) request(ctx context.Context, e activities.Entry, s activities.Step) (r request, err error) {
+	if e.Action != Action {
+		return a.requestRestore(ctx, s)
+	}
+	p, err := activities.DecodeParams[Params](s.With)
+	if err != nil {
+		return r, err
+	}
+	dir, err := a.resolveFolder(p.Dir)
+	if err != nil {
+		return r, err
+	}
+	if err := configuration.CheckDefaultWorkspace(dir); err != nil {
+		return r, err
+	}
+	r = request{named: p.Dir, previous: p.Previous}
+	r.bundle, r.notes, err = a.configuration(ctx, e, dir, p)
+	return r, err
 }
 
 // isUnchanged reports whether the plan does nothing.
@@ -188,6 +217,9 @@ func (a *applyAction) chooseUndoPlan(ctx context.Context, e activities.Entry, pr
 			return err
 		}
 		pr.back = record.ToKnown
+		if pr.prior == nil && pr.to != nil {
+			pr.back, pr.prior = record.ToPrevious, &pr.to.now
+		}
 	}
 	if pr.prior == nil {
 		if pr.back = record.BySubtract; !pr.onlyAdds() {
@@ -213,6 +245,10 @@ func (a *applyAction) proveUndoPlan(ctx context.Context, e activities.Entry, pr 
 	tainted := pr.state.Tainted()
 	changed := slices.DeleteFunc(addressesOf(said.Actions()), func(address string) bool { return tainted[address] })
 	if pr.back == record.ToPrevious && (len(changed) > 0 || said.Outputs) {
+		if pr.to != nil { // a configuration that was applied half is what one goes back from
+			pr.to.halfway = append(changed, pr.to.halfway...)
+			return nil
+		}
 		return activities.Errorf(activities.Refused,
 			"previous: that configuration does not make the present state (applying it would "+
 				"change %v), so an undo could not go back to it", changed)
@@ -238,7 +274,7 @@ func (pr *planning) digest() (activities.Digest, error) {
 		changes = append(changes, rc.Address, rc.PreviousAddress, rc.DeposedKey, rc.Change)
 	}
 	meaning, err := json.Marshal([]any{changes, pr.shown.OutputChanges, pr.state.Lineage, pr.state.Serial, pr.back,
-		pr.regression})
+		pr.regression, pr.to.meaning()})
 	return activities.DigestOf([]byte(pr.bundle.Digest()), meaning), err
 }
 
@@ -251,6 +287,10 @@ func (a *applyAction) record(ctx context.Context, pr *planning, want activities.
 		Had: pr.state.Exists() || pr.ws.HasStateFile(), Backup: pr.ws.HasBackupFile(),
 		Lineage: pr.state.Lineage, Serial: pr.state.Serial, Addresses: slices.Sorted(maps.Keys(pr.state.Managed())),
 		Planned: pr.actions, Drifted: pr.drifted(), Unchanged: pr.back == record.Nowhere, Back: pr.back, Sources: pr.sources,
+	}
+	if pr.to != nil {
+		r.Checkpoint, r.Destroys = pr.to.name, pr.to.destroys()
+		c.Before, c.After, c.Goal = pr.to.now.Files, pr.to.Files, pr.to.State
 	}
 	return r, a.records.Seal(&r, c)
 }

@@ -81,15 +81,27 @@ func clearLate(t *journal.Token, err *error) {
 func (a *applyAction) takeBack(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token,
 	turn int, acted bool) (activities.Undone, error) {
 	r, c, found, err := a.records.Read(ctx, t)
-	switch {
-	case err != nil:
+	if err != nil {
 		return activities.Undone{}, err
-	case !found:
+	}
+	if !found {
 		if err := t.CheckNotLost(d.Done || acted, record.DocLeft); err != nil {
 			return activities.Undone{}, err
 		}
 		return activities.Undone{Outcome: activities.Nothing, Observed: "the step had not begun, and no longer can"}, nil
-	case r.Unchanged:
+	}
+	objects := func() (activities.Undone, error) { return a.takeBackObjects(ctx, e, d, t, r, c, turn, acted) }
+	if r.Checkpoint == "" {
+		return objects()
+	}
+	return a.takeBackFiles(t, r, c, d, turn, objects)
+}
+
+// takeBackObjects undoes what the step has done to objects.
+func (a *applyAction) takeBackObjects(ctx context.Context, e activities.Entry, d activities.Decision, t *journal.Token,
+	r record.Record, c record.Contents, turn int, acted bool) (activities.Undone, error) {
+	switch {
+	case r.Back == record.Nowhere:
 		return activities.Undone{Outcome: activities.Nothing, Observed: "the step had nothing to change"}, nil
 	case !acted:
 		if err := t.CheckNotLost(d.Done, record.DocLeft); err != nil {

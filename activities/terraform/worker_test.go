@@ -40,10 +40,11 @@ func work(text string) int {
 		os.Unsetenv(workerVar)
 		var w activities.World
 		if w, err = New(k.Config); err == nil {
+			a := named(w, k.Entry.Action)
 			if k.Undo {
-				_, err = w.Actions[0].Undo(context.Background(), k.Entry, activities.Decision{})
+				_, err = a.Undo(context.Background(), k.Entry, activities.Decision{})
 			} else {
-				_, err = w.Actions[0].Apply(context.Background(), k.Entry, k.Step, "")
+				_, err = a.Apply(context.Background(), k.Entry, k.Step, "")
 			}
 		}
 	}
@@ -52,6 +53,11 @@ func work(text string) int {
 		return 1
 	}
 	return 0
+}
+
+// named is the action with a name.
+func named(w activities.World, action string) activities.Action {
+	return w.Actions[slices.IndexFunc(w.Actions, func(a activities.Action) bool { return a.Spec().Name == action })]
 }
 
 // worker starts a process that applies the step.

@@ -164,6 +164,16 @@ var mutants = []mutant{
 		tests: "activities/terraform/terraformtest", run: "TestBuiltin/apply_then_undo$",
 	},
 	{
+		name: "terraform lets pass what nobody has accepted", in: "activities/terraform",
+		from: "if to.isAccepted() {", to: "if to != nil {",
+		tests: "activities/terraform", run: "TestARestoreThatReplacesIsAcceptedBefore",
+	},
+	{
+		name: "terraform puts files into a folder that was taken back", in: "activities/terraform/configuration",
+		from: "if err := p.Over(); err != nil {", to: "if err := error(nil); err != nil {",
+		tests: "activities/terraform/configuration", run: "TestALatePlacementTouchesNothing/over",
+	},
+	{
 		name: "stripe has no fence", in: "activities/stripe",
 		from: "\t_, _, err = c.postWithKey(path, formParams(\"metadata[\"+k.mark(fenceMark)+\"]\", token), " +
 			"deriveKey(token))",

@@ -86,12 +86,10 @@ func (b *Bundle) readFiles(dir string) error {
 		if err != nil {
 			return err
 		}
-		name := d.Name()
 		switch {
-		case d.IsDir() &&
-			(name == ".terraform" || name == ".git" || name == "terraform.tfstate.d" || path == filepath.Join(dir, pluginsName)):
+		case d.IsDir() && isLeft(dir, path):
 			return fs.SkipDir
-		case d.IsDir() || notConfiguration(name):
+		case d.IsDir() || notConfiguration(d.Name()):
 			return nil
 		}
 		info, err := os.Stat(path) // follow links
@@ -113,6 +111,13 @@ func (b *Bundle) readFiles(dir string) error {
 		b.Files[rel] = BundleFile{content, info.Mode().Perm()}
 		return err
 	})
+}
+
+// isLeft says that a folder is no part of the configuration in dir.
+func isLeft(dir, path string) bool {
+	name := filepath.Base(path)
+	return name == ".terraform" || name == ".git" || name == "terraform.tfstate.d" ||
+		strings.HasPrefix(name, stagePrefix) || path == filepath.Join(dir, pluginsName)
 }
 
 // CheckDefaultWorkspace refuses a folder with another workspace selected.

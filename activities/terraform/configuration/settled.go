@@ -18,14 +18,20 @@ var transitions = []string{"import", "moved", "removed"}
 // would import, move and forget anew what the undo has put back, and without prevent_destroy, since
 // the undo destroys nothing but what the step made. What comes from modules outside of the folder
 // stays as it is.
-func (b Bundle) Settled() Bundle {
+func (b Bundle) Settled() Bundle { return b.settle(true) }
+
+// Arrived is the configuration for a restore: without its import, moved and removed blocks, since
+// the state that it goes back to was past them. What is protected stays so.
+func (b Bundle) Arrived() Bundle { return b.settle(false) }
+
+func (b Bundle) settle(unprotect bool) Bundle {
 	files := maps.Clone(b.Files)
 	for name, f := range files {
 		switch {
 		case strings.HasSuffix(name, ".tf"):
-			f.Content = settle(name, f.Content)
+			f.Content = settle(name, f.Content, unprotect)
 		case strings.HasSuffix(name, ".tf.json"):
-			f.Content = settleJSON(f.Content)
+			f.Content = settleJSON(f.Content, unprotect)
 		}
 		files[name] = f
 	}
@@ -35,7 +41,7 @@ func (b Bundle) Settled() Bundle {
 
 // settle returns a file without these blocks; one that cannot be parsed stays as it is, and
 // terraform says so.
-func settle(name string, content []byte) []byte {
+func settle(name string, content []byte, unprotect bool) []byte {
 	file, diagnostics := hclwrite.ParseConfig(content, name, hcl.InitialPos)
 	if diagnostics.HasErrors() {
 		return content
@@ -45,7 +51,7 @@ func settle(name string, content []byte) []byte {
 		if slices.Contains(transitions, block.Type()) {
 			changed = file.Body().RemoveBlock(block) || changed
 		}
-		if block.Type() != "resource" {
+		if block.Type() != "resource" || !unprotect {
 			continue
 		}
 		for _, lifecycle := range block.Body().Blocks() {
@@ -63,7 +69,7 @@ func settle(name string, content []byte) []byte {
 const preventDestroy = "prevent_destroy"
 
 // settleJSON is settle for a file in JSON, where a block may stand in a list.
-func settleJSON(content []byte) []byte {
+func settleJSON(content []byte, unprotect bool) []byte {
 	var file any
 	d := json.NewDecoder(bytes.NewReader(content))
 	d.UseNumber()
@@ -75,6 +81,9 @@ func settleJSON(content []byte) []byte {
 			delete(root, name)
 		}
 		for _, types := range objects(root["resource"]) {
+			if !unprotect {
+				break
+			}
 			for _, names := range types {
 				for _, named := range objects(names) {
 					for _, resource := range named {

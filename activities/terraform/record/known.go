@@ -1,6 +1,8 @@
 package record
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,10 +20,16 @@ import (
 
 // The folder "known" has, for each state that this worker made, the configuration that made it: a
 // file per lineage and serial. Such a file stays true for ever, so it is written once, by whoever
-// is first, and a late writer does no harm.
+// is first, and a late writer does no harm. Beside these it has, for each folder, the last one of them:
+// what is in the folder by now may be beyond terraform.
 
 func (s *Store) knownFile(lineage string, serial uint64) string {
 	return filepath.Join(s.known, fmt.Sprintf("%s-%d", filepath.Base(lineage), serial))
+}
+
+func (s *Store) lastFile(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return filepath.Join(s.known, "folder-"+hex.EncodeToString(sum[:16]))
 }
 
 // FindKnown returns the configuration that made a state, or nil.
@@ -29,7 +37,15 @@ func (s *Store) FindKnown(of *state.State) (*configuration.Bundle, error) {
 	if !of.Exists() {
 		return nil, nil
 	}
-	file := s.knownFile(of.Lineage, of.Serial)
+	return s.readKnown(s.knownFile(of.Lineage, of.Serial))
+}
+
+// FindLast returns the last configuration of a folder that is known to have made a state, or nil.
+func (s *Store) FindLast(dir string) (*configuration.Bundle, error) {
+	return s.readKnown(s.lastFile(dir))
+}
+
+func (s *Store) readKnown(file string) (*configuration.Bundle, error) {
 	sealed, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -53,6 +69,13 @@ func (s *Store) KeepKnown(of *state.State, b configuration.Bundle) error {
 		return err
 	}
 	if err := durable.Create(file, sealed); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	last := s.lastFile(b.Dir)
+	if sealed, err = s.seal.Encrypt(filepath.Base(last), b); err == nil {
+		err = durable.Replace(last, sealed)
+	}
+	if err != nil {
 		return err
 	}
 	older, err := filepath.Glob(filepath.Join(s.known, filepath.Base(of.Lineage)+"-*"))

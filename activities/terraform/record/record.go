@@ -23,16 +23,20 @@ import (
 // this worker has left, and marks of these states.
 type Store struct {
 	seal *seal.Cipher
-	// known is the folder of known configurations, and states that of the marks.
-	known, states string
+	// known is the folder of known configurations, states that of the marks, and kept that of what
+	// checkpoints hold.
+	known, states, kept string
 }
 
 // Open opens the store in the folders of a worker and of its journal. holding says that the journal
 // has tokens already.
 func Open(dir, journalDir string, holding bool) (*Store, error) {
-	s := &Store{known: filepath.Join(dir, "known"), states: filepath.Join(journalDir, "states")}
-	if err := os.MkdirAll(s.known, 0o700); err != nil {
-		return nil, err
+	s := &Store{known: filepath.Join(dir, "known"), states: filepath.Join(journalDir, "states"),
+		kept: filepath.Join(dir, "kept")}
+	for _, folder := range []string{s.known, s.kept} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	s.seal, err = seal.OpenCipher(filepath.Join(dir, "key"), holding)
@@ -61,6 +65,10 @@ type Record struct {
 	Sources []string `json:"sources,omitempty"`
 	// Back is how the step will be undone.
 	Back UndoPlan `json:"back"`
+	// Checkpoint is what a restore goes back to; empty for any other step. Destroys: there was nothing
+	// then, so that all is destroyed.
+	Checkpoint string `json:"checkpoint,omitempty"`
+	Destroys   bool   `json:"destroys,omitempty"`
 	// Sealed holds the contents, encrypted.
 	Sealed []byte `json:"sealed"`
 }
@@ -77,6 +85,11 @@ type Contents struct {
 	State []byte `json:"state,omitempty"`
 	// Secrets are values that an undo must not show either.
 	Secrets []string `json:"secrets,omitempty"`
+	// Before and After are the files of the folder before a restore, and those that it puts there; Goal
+	// is the state of its checkpoint.
+	Before configuration.Files `json:"before,omitempty"`
+	After  configuration.Files `json:"after,omitempty"`
+	Goal   []byte              `json:"goal,omitempty"`
 }
 
 // LeftState is the state that the step left.
@@ -165,6 +178,9 @@ func (s *Store) WriteApplied(t *journal.Token, r *activities.Result) error {
 
 // Drop removes the records of a token. The fate and the result stay.
 func (s *Store) Drop(t *journal.Token) error {
+	if err := s.DropKept(t); err != nil {
+		return err
+	}
 	docs := []string{journal.Record, DocLeft}
 	offers, err := filepath.Glob(filepath.Join(t.Dir(), DocOffer("*")))
 	if err != nil {
@@ -180,6 +196,9 @@ func (s *Store) Drop(t *journal.Token) error {
 	}
 	return nil
 }
+
+// Sign returns what only this worker can make of v, for a purpose.
+func (s *Store) Sign(purpose string, v any) (string, error) { return s.seal.Sign(purpose, v) }
 
 // Seal encrypts the contents of a record into it.
 func (s *Store) Seal(r *Record, c Contents) (err error) {

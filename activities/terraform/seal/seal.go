@@ -6,7 +6,10 @@ import (
 	"compress/gzip"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,7 +36,7 @@ func OpenCipher(path string, records bool) (*Cipher, error) {
 	return &Cipher{path}, nil
 }
 
-func (s *Cipher) cipher() (cipher.AEAD, error) {
+func (s *Cipher) readKey() ([]byte, error) {
 	key, err := os.ReadFile(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, activities.Errorf(activities.DamagedRecord,
@@ -42,6 +45,14 @@ func (s *Cipher) cipher() (cipher.AEAD, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("terraform: key: %w", err)
+	}
+	return key, nil
+}
+
+func (s *Cipher) cipher() (cipher.AEAD, error) {
+	key, err := s.readKey()
+	if err != nil {
+		return nil, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -77,6 +88,23 @@ func (s *Cipher) Encrypt(name string, v any) ([]byte, error) {
 		return nil, err
 	}
 	return gcm.Seal(nil, nil, packed.Bytes(), []byte(name)), nil //nolint:gosec // this GCM makes its own random nonces
+}
+
+// Sign returns what only a holder of the key can make of v. name says what for: what is signed under
+// one is not under another.
+func (s *Cipher) Sign(name string, v any) (string, error) {
+	key, err := s.readKey()
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "%q", name)
+	mac.Write(text)
+	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
 // Decrypt is the inverse of Encrypt. What it cannot decrypt or decode is a DamagedRecord.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	terraform.Attend()
-	code := actiontest.Main(m, builtin(), onTop())
+	code := actiontest.Main(m, builtin(), onTop(), restore(), keep())
 	terraformtest.RemoveFront()
 	os.Exit(code)
 }
@@ -38,10 +39,20 @@ func TestOnTop(t *testing.T) {
 	actiontest.Run(t, onTop())
 }
 
+func TestRestore(t *testing.T) {
+	terraformtest.Require(t)
+	actiontest.Run(t, restore())
+}
+
+func TestCheckpoint(t *testing.T) {
+	terraformtest.Require(t)
+	actiontest.Run(t, keep())
+}
+
 // open opens the world of a test below dir the way a worker would.
 func open(dir string) (activities.World, error) {
 	return terraform.New(terraform.Config{State: filepath.Join(dir, "worker"),
-		Roots: []string{filepath.Join(dir, "conf")}})
+		Roots: []string{filepath.Join(dir, "conf"), filepath.Join(dir, "other")}})
 }
 
 const canary = "canary-4711-do-not-print"
@@ -135,20 +146,100 @@ resource "terraform_data" "more" {
 	return c
 }
 
+// restore goes back over a change in place, whose undo leaves nothing; the other checkpoint differs in
+// a file only.
+func restore() actiontest.Case {
+	return actiontest.Case{
+		Name: "restore", Action: terraform.RestoreAction,
+		Start: func(t testing.TB, dir string) {
+			terraformtest.PlainFront(t, filepath.Join(dir, "worker"))
+			plain := terraform.Params{Dir: filepath.Join(dir, "conf")}
+			configure(t, dir, "conf", "1", "")
+			write(t, dir, "conf/old/gone.tf", "")
+			apply(t, dir, plain)
+			carryOut(t, dir, terraform.KeepAction, tokenOf(dir, "one"), plain)
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "conf", "old")))
+			configure(t, dir, "conf", "2", "")
+			apply(t, dir, plain)
+			carryOut(t, dir, terraform.KeepAction, tokenOf(dir, "two"), plain)
+			configure(t, dir, "conf", "2", "# by the agent")
+			write(t, dir, "conf/new/new.tf", "")
+		},
+		Open:     open,
+		With:     func(dir string) any { return backTo(dir, "one") },
+		Next:     func(dir string) any { return backTo(dir, "two") },
+		Manifest: manifest,
+		Drift: func(t testing.TB, dir string) {
+			raw, err := os.ReadFile(filepath.Join(dir, "conf", "main.tf"))
+			require.NoError(t, err)
+			write(t, dir, "conf/main.tf", string(raw)+"# by hand\n")
+		},
+		Meanwhile: func(t testing.TB, dir string) { configure(t, dir, "conf", "3", "") },
+		Anew:      true, Brief: true, Sample: 1, EitherWay: true, Patience: 3 * time.Minute,
+		Own: []string{"terraform.restore:placed", "terraform.restore:fenced", "terraform.restore:files-back"},
+	}
+}
+
+func keep() actiontest.Case {
+	return actiontest.Case{
+		Name: "checkpoint", Action: terraform.KeepAction, Lapses: true,
+		Start: func(t testing.TB, dir string) {
+			terraformtest.PlainFront(t, filepath.Join(dir, "worker"))
+			configure(t, dir, "conf", "1", "")
+			configure(t, dir, "other", "2", "")
+			apply(t, dir, terraform.Params{Dir: filepath.Join(dir, "conf")})
+		},
+		Open: open,
+		With: func(dir string) any { return terraform.Params{Dir: filepath.Join(dir, "conf")} },
+		Next: func(dir string) any { return terraform.Params{Dir: filepath.Join(dir, "other")} },
+		Manifest: func(t testing.TB, dir string) string {
+			kept, err := filepath.Glob(filepath.Join(dir, "worker", "kept", "*"))
+			require.NoError(t, err)
+			return fmt.Sprint(manifest(t, dir), len(kept))
+		},
+		Anew: true, Brief: true, Sample: 1, EitherWay: true, Patience: 3 * time.Minute,
+		Own: []string{"terraform.checkpoint:recorded", "terraform.checkpoint:kept", "terraform.checkpoint:applied",
+			"terraform.checkpoint:closed", "terraform.checkpoint:dropped"},
+	}
+}
+
+// configure writes a configuration whose objects are changed in place.
+func configure(t testing.TB, dir, folder, release, comment string) {
+	write(t, dir, folder+"/main.tf", fmt.Sprintf(`
+resource "terraform_data" "site" {
+  count = 2
+  input = %q
+}
+output "release" { value = %[1]q }
+%s
+`, release, comment))
+}
+
+func tokenOf(dir, name string) string { return activities.NewToken(dir, name, 0) }
+
+func backTo(dir, name string) map[string]any {
+	return map[string]any{"dir": filepath.Join(dir, "conf"), "checkpoint": "cp-" + tokenOf(dir, name)}
+}
+
 // apply applies a step of nobody's test.
 func apply(t testing.TB, dir string, p terraform.Params) {
+	t.Helper()
+	carryOut(t, dir, terraform.Action, activities.NewToken(rand.Text(), "infra", 1), p)
+}
+
+func carryOut(t testing.TB, dir, action, token string, with any) {
 	t.Helper()
 	w, err := open(dir)
 	require.NoError(t, err)
 	place, err := w.Journal(t.Context())
 	require.NoError(t, err)
-	with, err := json.Marshal(p)
+	raw, err := json.Marshal(with)
 	require.NoError(t, err)
-	_, err = w.Actions[0].Apply(t.Context(), activities.Entry{
-		Version: activities.EntryVersion, Seq: 1, Step: "infra", Action: terraform.Action,
-		UndoType: terraform.Action + ".undo",
-		Token:    activities.NewToken(rand.Text(), "infra", 1), Place: activities.Place{Queue: "q", Journal: place},
-	}, activities.Step{ID: "infra", With: with}, "")
+	i := slices.IndexFunc(w.Actions, func(a activities.Action) bool { return a.Spec().Name == action })
+	_, err = w.Actions[i].Apply(t.Context(), activities.Entry{
+		Version: activities.EntryVersion, Seq: 1, Step: "infra", Action: action, UndoType: action + ".undo",
+		Token: token, Place: activities.Place{Queue: "q", Journal: place},
+	}, activities.Step{ID: "infra", With: raw}, "")
 	require.NoError(t, err)
 }
 

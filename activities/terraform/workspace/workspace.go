@@ -433,6 +433,18 @@ func (ws *Workspace) ChangedObjects(ctx context.Context) ([]string, []byte, erro
 	return said.Drifted, values, err
 }
 
+// RefreshLocked lists the objects that differ from the state, while it holds the lock of the state:
+// nobody applies meanwhile. It changes nothing.
+func (ws *Workspace) RefreshLocked(ctx context.Context) ([]string, error) {
+	said, err := ws.RunChange(ctx, "plan", func(run.Order) error {
+		_, err := ws.CLI.PlanJSON(ctx, io.Discard, tfexec.RefreshOnly(true), tfexec.Lock(true),
+			tfexec.LockTimeout(ws.LockTimeout.String()))
+		return err
+	})
+	slices.Sort(said.Drifted)
+	return said.Drifted, err
+}
+
 // PushState makes raw the state.
 func (ws *Workspace) PushState(ctx context.Context, raw []byte) error {
 	file := filepath.Join(ws.Dir, "unwind.push.tfstate")
