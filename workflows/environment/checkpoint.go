@@ -190,18 +190,19 @@ type Stage string
 
 // The stages in their order.
 const (
-	Verify           Stage = "verify"
-	StopUnit         Stage = "stop-unit"
-	SafetyCheckpoint Stage = "safety-checkpoint"
-	RestoreFiles     Stage = "restore-files"
-	RestoreDisks     Stage = "restore-disks"
-	RestoreDatabases Stage = "restore-databases"
-	StartUnit        Stage = "start-unit"
-	HealthCheck      Stage = "health-check"
+	Verify                Stage = "verify"
+	StopUnit              Stage = "stop-unit"
+	SafetyCheckpoint      Stage = "safety-checkpoint"
+	RestoreFiles          Stage = "restore-files"
+	RestoreDisks          Stage = "restore-disks"
+	RestoreDatabases      Stage = "restore-databases"
+	RestoreInfrastructure Stage = "restore-infrastructure"
+	StartUnit             Stage = "start-unit"
+	HealthCheck           Stage = "health-check"
 )
 
-var stages = []Stage{Verify, StopUnit, SafetyCheckpoint, RestoreFiles, RestoreDisks, RestoreDatabases, StartUnit,
-	HealthCheck}
+var stages = []Stage{Verify, StopUnit, SafetyCheckpoint, RestoreFiles, RestoreDisks, RestoreDatabases,
+	RestoreInfrastructure, StartUnit, HealthCheck}
 
 // Passed is a stage that a rollback has gone through.
 type Passed struct {

@@ -46,6 +46,7 @@ type Part struct {
 	Redis     string `yaml:"redis,omitempty" json:"redis,omitempty" jsonschema:"A Redis database, by its name in the worker's config: all keys of one logical database."`
 	SQLite    string `yaml:"sqlite,omitempty" json:"sqlite,omitempty" jsonschema:"An SQLite database, by the absolute path of its file."`
 	Disk      string `yaml:"disk,omitempty" json:"disk,omitempty" jsonschema:"The disk of a virtual machine, by the absolute path of its qcow2 image. The unit stops the machine."`
+	Terraform string `yaml:"terraform,omitempty" json:"terraform,omitempty" jsonschema:"A folder with a Terraform configuration, by its absolute path: its files, and what it manages."`
 	// On goes with each kind.
 	On string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the part. Left out: that of the environment."`
 }
@@ -85,6 +86,8 @@ type kind struct {
 	with   map[string]any
 	// gate is that of the restore: who rolls back has decided.
 	gate string
+	// hands names an output of the verification that the restore is given.
+	hands string
 	// readsLater: what is captured has not been read; it is verified once the unit runs again.
 	readsLater bool
 }
@@ -108,6 +111,9 @@ var kinds = []kind{
 	{name: "disk", param: "disk", isPath: true, of: func(p Part) string { return p.Disk },
 		capture: "disk.checkpoint", restore: "disk.restore", verify: "disk.verify", compare: "disk.compare",
 		stage: RestoreDisks, gate: "none", counts: "byte"},
+	{name: "terraform", param: "dir", isPath: true, of: func(p Part) string { return p.Terraform },
+		capture: "terraform.checkpoint", restore: "terraform.restore", verify: "terraform.verify",
+		compare: "terraform.compare", stage: RestoreInfrastructure, gate: "none", counts: "place", hands: "accepted"},
 }
 
 // keptAsFolder is a kind that the world of folders captures and puts back.
@@ -258,16 +264,22 @@ func (d Document) Check() error {
 	return errors.Join(problems...)
 }
 
-// folderAround is the part that keeps the file of a part with all else in its folder. A git
+// folderAround is the part that keeps the files of a part with all else in its folder. A git
 // repository leaves alone what it ignores, as it may a database.
 func (d Document) folderAround(of Part) string {
 	for _, name := range d.partNames() {
 		p := d.Parts[name]
-		file := of.SQLite + of.Disk
-		if p.Folder == "" && !p.Ignored || file == "" || d.hostOf(p, "") != d.hostOf(of, "") {
+		outer, inner := p.Folder+p.Terraform, of.SQLite+of.Disk+of.Terraform
+		if p.Ignored || of.Terraform != "" {
+			outer += p.Git
+		}
+		if p.Terraform != "" {
+			inner += of.Folder + of.Git
+		}
+		if outer == "" || inner == "" || p == of || d.hostOf(p, "") != d.hostOf(of, "") {
 			continue
 		}
-		if strings.HasPrefix(file, p.Folder+p.Git+"/") {
+		if strings.HasPrefix(inner+"/", outer+"/") {
 			return name
 		}
 	}

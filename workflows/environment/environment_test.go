@@ -175,6 +175,38 @@ func TestAnSQLiteDatabaseIsVerifiedAndPutBackUnasked(t *testing.T) {
 	}
 }
 
+// TestWhatTerraformDestroysIsAcceptedBeforeTheUnitIsStopped and only the verification can hand that on.
+func TestWhatTerraformDestroysIsAcceptedBeforeTheUnitIsStopped(t *testing.T) {
+	d := parse(t, "name: shop\nunit: app\nparts: {infra: {terraform: /srv/infra}}")
+	require.Contains(t, written(t, d.CheckpointTask("web-1", "cp-1", "ann")),
+		`keep-infra [stop] terraform.checkpoint {"dir":"/srv/infra"}`)
+	raw := d.RollbackTask("web-1", Checkpoint{ID: "cp-1", Parts: []KeptPart{
+		{Name: "infra", Kind: "terraform", Resource: "/srv/infra", Snapshot: "cp-a"},
+	}}, "ann")
+	lines := written(t, raw)
+	require.Equal(t, `verify-infra [] terraform.verify {"checkpoint":"cp-a","dir":"/srv/infra"}`, lines[0])
+	require.Contains(t, lines, `stop [verify-infra was-healthy] unit.stop {"unit":"app"}`)
+	require.Contains(t, lines, `restore-infra [keep-infra] terraform.restore `+
+		`{"accepted":"${{ steps.verify-infra.outputs.accepted }}","checkpoint":"cp-a","dir":"/srv/infra"}`)
+	require.Contains(t, string(raw), `"gate":"none"`)
+	for other, refused := range map[string]string{
+		"folder: /srv":               "parts.infra.terraform: /srv/infra is in the folder of part all as well",
+		"git: /srv":                  "parts.infra.terraform: /srv/infra is in the folder of part all as well",
+		"folder: /srv/infra/modules": "parts.all.folder: /srv/infra/modules is in the folder of part infra as well",
+		"terraform: /srv/infra/more": "parts.all.terraform: /srv/infra/more is in the folder of part infra as well",
+		"sqlite: /srv/infra/a.db":    "parts.all.sqlite: /srv/infra/a.db is in the folder of part infra as well",
+		"folder: /srv/infra2":        "",
+		"folder: /srv/infra, on: db": "",
+	} {
+		_, err := Parse("environment.yaml", []byte("name: shop\nparts: {all: {"+other+"}, infra: {terraform: /srv/infra}}"))
+		if refused == "" {
+			require.NoError(t, err, other)
+		} else {
+			require.ErrorContains(t, err, refused, other)
+		}
+	}
+}
+
 // TestARedisDatabaseIsVerifiedAndPutBackUnasked and is not read ahead.
 func TestARedisDatabaseIsVerifiedAndPutBackUnasked(t *testing.T) {
 	d := parse(t, "name: shop\nunit: app\nparts: {carts: {redis: shop}, orders: {postgres: shop}}")

@@ -194,8 +194,12 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 	var back []string
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
+			with := map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}
+			if k.hands != "" {
+				with[k.hands] = "${{ steps." + verifyPrefix + p.Name + ".outputs." + k.hands + " }}"
+			}
 			back = append(back, t.add(step{ID: restorePrefix + p.Name, Uses: k.restore, On: p.On, Needs: kept, Timeout: longStep,
-				Gate: k.gate, Undo: overwrite, With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
+				Gate: k.gate, Undo: overwrite, With: with}))
 		}
 	}
 	if t.Unit != "" {
