@@ -203,9 +203,10 @@ type Decision struct {
 	// Orphan means that no task is left in which a person could take the world as it is: where nothing
 	// can be put back, because what the step acted on is gone for good, the undo says so and settles.
 	Orphan bool `json:"orphan,omitempty"`
-	// Who and Why are kept with the outcome.
-	Who string `json:"who,omitempty"`
-	Why string `json:"why,omitempty"`
+	// Who and Why are kept with the outcome. Signing proves them; nil for a claim.
+	Who     string   `json:"who,omitempty"`
+	Why     string   `json:"why,omitempty"`
+	Signing *Signing `json:"signing,omitempty"`
 }
 
 // State is how a resource compares with what a step left and with its pre-image.

@@ -30,6 +30,9 @@ type Host struct {
 	// forward is not planned when it acts.
 	Rules  Rules
 	Passes Passes
+	// Signers verify who has approved a change, or decided about an undo. Defaults to none: a name is a
+	// claim.
+	Signers Signers
 }
 
 // Masker returns a Masker of every secret that the worker knows.
@@ -135,7 +138,7 @@ func (b boundAction) foresee(ctx context.Context, f Forward, written Step) (Chan
 }
 
 func (b boundAction) undo(ctx context.Context, back Backward) (Undone, error) {
-	return b.backward(ctx, back, b.action.Undo)
+	return b.backward(ctx, back, verdictForce, b.action.Undo)
 }
 
 func (b boundAction) reset(ctx context.Context, back Backward) (Undone, error) {
@@ -144,12 +147,15 @@ func (b boundAction) reset(ctx context.Context, back Backward) (Undone, error) {
 		return Undone{},
 			applicationError(Errorf(Refused, "%s has no reset; retry, force, skip or accept", b.action.Spec().Name), nil)
 	}
-	return b.backward(ctx, back, r.Reset)
+	return b.backward(ctx, back, verdictReset, r.Reset)
 }
 
-func (b boundAction) backward(ctx context.Context, back Backward,
+func (b boundAction) backward(ctx context.Context, back Backward, verdict string,
 	do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
 	return callAction(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
+		if err := b.proveDecision(back, verdict); err != nil {
+			return Undone{}, err
+		}
 		began := time.Now()
 		undone, err := do(ctx, back.Entry, back.Decision)
 		if err == nil {

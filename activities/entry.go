@@ -84,6 +84,8 @@ type Place struct {
 	// Journal is the random id of the journal and its epoch, from World.Journal. A world refuses any
 	// other id with WrongPlace, and an epoch that its journal does not know with DamagedRecord.
 	Journal string `json:"journal"`
+	// Signed means that its worker takes only signed decisions.
+	Signed bool `json:"signed,omitempty"`
 }
 
 var epochs = regexp.MustCompile(`~[0-9a-f]+\.[0-9]+`)

@@ -29,11 +29,11 @@ type Pass struct {
 	Note string `json:"note,omitempty"`
 }
 
-// underRules runs a forward of a worker with rules with the pass that they give it; of a worker
-// without rules the pass is empty. The action then refuses a change that is another by now.
+// underRules runs a forward that rules judge, or whose approval must be proved, with the pass that it
+// is given; any other has an empty one. The action then refuses a change that is another by now.
 func (b boundAction) underRules(ctx context.Context, f Forward, written Step, apply func(Pass) (Result, error)) (Result,
 	error) {
-	if b.host.Rules == nil {
+	if b.host.Rules == nil && (b.host.Signers == nil || f.Consent != Approved) {
 		return apply(Pass{})
 	}
 	pass, err := b.admit(ctx, f, written)
@@ -70,8 +70,11 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 	own, _, _ := strings.Cut(string(c.Digest), repeatMark)
 	if own == "" {
 		return Pass{}, Errorf(Refused,
-			"%s plans a change without a digest, so nothing could tell whether what runs is what the worker's policy has judged",
+			"%s plans a change without a digest, so nothing could tell whether what runs is what this worker has let pass",
 			b.name)
+	}
+	if err := b.proveAssents(ctx, f, c); err != nil {
+		return Pass{}, err
 	}
 	pass := Pass{Action: b.name, Change: Digest(own), Ruling: c.Policy}
 	if why := c.danger(); c.IsAllowed() && why != "" && f.Consent == Unasked {

@@ -79,18 +79,23 @@ func (d Demand) String() string {
 	return fmt.Sprintf("%s of %s (%s)", many, d.Group, strings.Join(d.Of, ", "))
 }
 
-// Assent is a person's approval, as it is claimed: who gives a name proves nothing.
+// Assent is a person's approval, as it is claimed: only a signature proves a name.
 type Assent struct {
 	Who string    `json:"who"`
 	Why string    `json:"why,omitempty"`
 	At  time.Time `json:"at"`
+	// Opening identifies the opening of the gate that a signed one is about.
+	Opening   Digest `json:"opening,omitempty"`
+	Signature string `json:"signature,omitempty"`
+	// Key is the fingerprint of the key that has signed it, once a worker has verified it.
+	Key string `json:"key,omitempty"`
 }
 
 func (a Assent) String() string {
 	if a.Why == "" {
-		return a.Who
+		return Signer(a.Who, a.Key)
 	}
-	return a.Who + ": " + a.Why
+	return Signer(a.Who, a.Key) + ": " + a.Why
 }
 
 // Asks reports whether the rules have a person approve the change.
