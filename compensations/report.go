@@ -106,8 +106,10 @@ type StepReport struct {
 	// carry.
 	Reason string            `json:"reason,omitempty"`
 	Digest activities.Digest `json:"digest,omitempty"`
-	Notes  []string          `json:"notes,omitempty"`
-	Took   time.Duration     `json:"took,omitempty"`
+	// Token is there if only signed resolutions count: see Statement.
+	Token string        `json:"token,omitempty"`
+	Notes []string      `json:"notes,omitempty"`
+	Took  time.Duration `json:"took,omitempty"`
 }
 
 // maxNotes is how many notes a report keeps that is too long.
@@ -180,6 +182,9 @@ func (it *item) report() StepReport {
 	switch it.state {
 	case Parked, Waiting:
 		r.Reason, r.Digest = it.Reason, it.parkDigest()
+		if it.entry.Place.Signed {
+			r.Token = it.entry.Token
+		}
 	case Accepted, Skipped:
 		if r.Outcome == "" {
 			r.Outcome = activities.Failed

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -29,9 +30,15 @@ type Resolution struct {
 	// Digest identifies the park: it fits what was shown, once.
 	Digest activities.Digest `json:"digest"`
 	Do     Do                `json:"do"`
-	// Who is a claim: a bare signal proves nothing.
+	// Who is a claim unless it is signed: a bare signal proves nothing.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
+	// At and Signature are those of a signed decision: see StepReport.Statement. Task is the workflow
+	// that it was sent to, and Key the fingerprint of the key; the workflow fills them in.
+	At        time.Time `json:"at,omitzero"`
+	Signature string    `json:"signature,omitempty"`
+	Task      string    `json:"task,omitempty"`
+	Key       string    `json:"key,omitempty"`
 }
 
 // ParseResolution reads the payload of SignalResolve.
@@ -40,6 +47,7 @@ func ParseResolution(raw []byte) (Resolution, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return r, fmt.Errorf("the payload is not {step, digest, do, who, why}: %w", err)
 	}
+	r.Task, r.Key = "", "" // not for the sender to say
 	return r.Clip(), nil
 }
 
@@ -129,16 +137,35 @@ func (it *item) applyResolution(r Resolution) (UndoState, error) {
 		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, false, true
 	case Force:
 		it.force(*it.Undone.Drift, r.Who, r.Why)
-		it.Reset = false
+		it.Decision.Signing, it.Reset = it.signingOf(r), false
 	case Reset:
-		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why}, true, true
+		it.Decision, it.Reset, it.Alone = activities.Decision{Who: r.Who, Why: r.Why, Signing: it.signingOf(r)}, true, true
 	}
-	note := fmt.Sprintf("%s by %s", r.Do, orSomebody(r.Who))
+	note := fmt.Sprintf("%s by %s", r.Do, activities.Signer(orSomebody(r.Who), r.Key))
 	if r.Why != "" {
 		note += ": " + r.Why
 	}
 	it.Notes = append(it.Notes, note)
 	return next, nil
+}
+
+// signingOf is how a resolution was signed, for the worker that carries it out; nil if it was not.
+func (it *item) signingOf(r Resolution) *activities.Signing {
+	if r.Signature == "" {
+		return nil
+	}
+	change := it.report().Statement(r.Task, r).Change
+	return &activities.Signing{Task: r.Task, Opening: r.Digest, Change: change, At: r.At, Signature: r.Signature}
+}
+
+// Statement is what is signed of a resolution of the park.
+func (s StepReport) Statement(task string, r Resolution) activities.Statement {
+	statement := activities.Statement{Task: task, Step: s.Step, Action: s.Action, Token: s.Token, Opening: s.Digest,
+		Verdict: string(r.Do), Who: r.Who, At: r.At, Why: r.Why}
+	if s.Drift != nil {
+		statement.Change = s.Drift.Digest
+	}
+	return statement
 }
 
 func orSomebody(who string) string {

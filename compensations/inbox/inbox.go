@@ -69,7 +69,7 @@ func (b *Inbox) HandleSignals() {
 				break
 			}
 			if err := m.Handle(raw.Payload().GetData()); err != nil {
-				b.ignored.addReason(fmt.Sprintf("%s: %v", m.Signal, err))
+				b.Ignore(m.Signal, err)
 			}
 		}
 	}
@@ -77,6 +77,11 @@ func (b *Inbox) HandleSignals() {
 
 // Ignored returns the signals that have decided nothing so far.
 func (b *Inbox) Ignored() Ignored { return b.ignored }
+
+// Ignore notes that a signal has decided nothing, where that took longer to find out.
+func (b *Inbox) Ignore(signal string, why error) {
+	b.ignored.addReason(fmt.Sprintf("%s: %v", signal, why))
+}
 
 // Restore sets what earlier runs of the chain have ignored.
 func (b *Inbox) Restore(ignored Ignored) { b.ignored = ignored }

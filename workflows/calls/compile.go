@@ -69,7 +69,7 @@ func LocateSteps(ctx workflow.Context, steps []task.Step, places map[string]prot
 			places[s.Place.Queue] = host
 		}
 		world := activities.WorldOf(s.Uses)
-		switch s.Place.Journal = host.Journals[world]; {
+		switch s.Place.Journal, s.Place.Signed = host.Journals[world], host.Signed; {
 		case host.Problems[world] != "":
 			return protocol.Refusef("steps.%s.uses: the worker on queue %s cannot use world %q now: %s", s.ID, s.Place.Queue,
 				world, host.Problems[world])

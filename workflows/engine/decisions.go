@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -45,7 +47,7 @@ func (t *Task) decisionUpdates() []update {
 		{protocol.UpdateApprove, decide(true), validate(true)},
 		{protocol.UpdateReject, decide(false), validate(false)},
 		{protocol.UpdateResolve, t.decidePark, func(_ workflow.Context, r protocol.Resolution) error {
-			return protocol.RefuseDecision(t.CheckResolution(r))
+			return protocol.RefuseDecision(cmp.Or(t.CheckResolution(r), t.checkSigned(r)))
 		}},
 	}
 }
@@ -54,11 +56,18 @@ func (t *Task) decisionUpdates() []update {
 // once if others have to approve as well.
 func (t *Task) decideGate(ctx workflow.Context, d protocol.Decision, approved bool) (protocol.DecisionAnswer, error) {
 	t.Inbox.HandleSignals() // a rejection that came before an approval counts
+	d.Key = ""              // not for the sender to say
 	gate, err := t.Gates.findGate(d, approved)
+	switch {
+	case err != nil:
+	case gate.view.Token == "":
+		t.Gates.take(gate, d, approved)
+	default:
+		gate, err = t.Gates.takeSigned(ctx, d, approved)
+	}
 	if err != nil {
 		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
 	}
-	t.Gates.take(gate, d, approved)
 	s := t.Schedule.ByID[d.Step]
 	if gate.decision == nil {
 		return t.answerDecision(protocol.DecisionAnswer{Step: d.Step, State: s.View.State, Waits: gate.view.Waits}), nil
@@ -93,22 +102,13 @@ func (t *Task) CheckResolution(r protocol.Resolution) error {
 // a step it answers once the decision is carried out.
 func (t *Task) decidePark(ctx workflow.Context, r protocol.Resolution) (protocol.DecisionAnswer, error) {
 	t.Inbox.HandleSignals()
-	if t.Parks.Holds(r.Step) {
-		return t.decideStep(ctx, r)
-	}
-	if err := r.CheckUndo(); err != nil {
-		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
-	}
-	if err := t.Saga.Resolve(r.Clip()); err != nil {
-		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
-	}
-	return t.answerDecision(protocol.DecisionAnswer{Step: r.Step, Undo: t.Saga.UndoState(r.Step)}), nil
-}
-
-func (t *Task) decideStep(ctx workflow.Context, r protocol.Resolution) (protocol.DecisionAnswer, error) {
-	d, err := t.Parks.Decide(r)
+	r.Key, r.Task = "", "" // not for the sender to say
+	d, err := t.resolveProved(ctx, r)
 	if err != nil {
 		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
+	}
+	if d == nil {
+		return t.answerDecision(protocol.DecisionAnswer{Step: r.Step, Undo: t.Saga.UndoState(r.Step)}), nil
 	}
 	s := t.Schedule.ByID[r.Step]
 	t.AwaitDecision(ctx, s, d)

@@ -32,11 +32,12 @@ type executor struct {
 	paused   bool     // a rollback was interrupted for that
 	silence  *Silence // of the agent of a session
 
-	carryOver func() (json.RawMessage, error) // returns what the next run is handed; an error says why it is too large
-	getStuck  func(workflow.Context, error)   // called when it is
-	isCalm    func() bool                     // whether nobody is being alerted, and no request is being carried out
-	next      json.RawMessage                 // what the next run is handed, once this one is over
-	stuck     string                          // why there can be no next run; empty if there can
+	takeSignals func()                          // takes those that are there
+	carryOver   func() (json.RawMessage, error) // returns what the next run is handed; an error says why it is too large
+	getStuck    func(workflow.Context, error)   // called when it is
+	isCalm      func() bool                     // whether nobody is being alerted, and no request is being carried out
+	next        json.RawMessage                 // what the next run is handed, once this one is over
+	stuck       string                          // why there can be no next run; empty if there can
 }
 
 // runSteps goes forward until all steps are over or something ends the task; no step is running
@@ -118,6 +119,7 @@ func (x *executor) canStop(ctx workflow.Context) bool {
 
 // leave reports whether the run is over, and the next one can go on.
 func (x *executor) leave(ctx workflow.Context) bool {
+	x.takeSignals() // one that has to be verified is verified in this run
 	if !x.canLeave(ctx) {
 		return false
 	}

@@ -32,6 +32,7 @@ type gates struct {
 	changed    func()           // an open gate shows something else
 	now        func() time.Time // of the workflow
 	agent      func() string    // of the task: it approves nothing
+	proofs     *proofs
 
 	open []*Step // in file order
 }
@@ -109,12 +110,47 @@ func (g *gates) decide(payload []byte, approved bool) error {
 	if err := json.Unmarshal(payload, &d); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, who, why}: %w", err)
 	}
+	d.Key = "" // not for the sender to say
 	gate, err := g.findGate(d, approved)
 	if err != nil {
 		return err
 	}
-	g.take(gate, d, approved)
+	if gate.view.Token == "" {
+		g.take(gate, d, approved)
+		return nil
+	}
+	g.proofs.takeSignal(verdictOf(approved), d.Step, func(ctx workflow.Context) error {
+		_, err := g.takeSigned(ctx, d, approved)
+		return err
+	})
 	return nil
+}
+
+// takeSigned has a gate decided by a signed decision once it is proved, if it still fits then. Decisions
+// about one gate are verified in their order.
+func (g *gates) takeSigned(ctx workflow.Context, d protocol.Decision, approved bool) (decided *gate, err error) {
+	err = g.proofs.inTurn(ctx, d.Step, func(ctx workflow.Context) error {
+		gate, err := g.findGate(d, approved)
+		if err != nil {
+			return err
+		}
+		d.Key, err = g.proofs.verify(ctx, gate.view.Statement(g.proofs.task, verdictOf(approved), d), d.Signature)
+		if err != nil {
+			return err
+		}
+		if decided, err = g.findGate(d, approved); err == nil {
+			g.take(decided, d, approved)
+		}
+		return err
+	})
+	return decided, err
+}
+
+func verdictOf(approved bool) string {
+	if approved {
+		return activities.Approve
+	}
+	return activities.Reject
 }
 
 // take has a gate decided, or notes an approval that others have to follow.
@@ -143,6 +179,11 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 	case d.Digest != s.Gate.view.Digest:
 		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step,
 			s.Gate.view.Digest.Short())
+	case s.Gate.view.Token != "" && d.Signature == "":
+		return nil, fmt.Errorf("step %q: %w", d.Step, errUnsigned)
+	case s.Gate.view.Token != "" && (clipDecision(d).Who != d.Who || clipDecision(d).Why != d.Why):
+		return nil, fmt.Errorf("step %q: who or why is too long to be kept: give at most %d and %d bytes, and sign that",
+			d.Step, payload.MaxName, payload.MaxWhy)
 	case approved:
 		view := s.Gate.view
 		if err := view.Change.Policy.Counts(g.agent(), view.Assents, s.Gate.assentOf(clipDecision(d), g.now())); err != nil {
@@ -153,11 +194,15 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 }
 
 func newGate(now time.Time, s *Step, entry activities.Entry, change activities.Change, why string) *gate {
-	return &gate{view: protocol.GateView{
+	view := protocol.GateView{
 		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change,
 		Since: now, Until: now.Add(patienceOf(s.Step, change)),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
-	}}
+	}
+	if entry.Place.Signed {
+		view.Token, view.Action, view.Undo = entry.Token, entry.Action, change.UndoDigest()
+	}
+	return &gate{view: view}
 }
 
 // patienceOf is how long a gate waits: as long as the step says, or less if the rules say so.
@@ -179,11 +224,15 @@ func (g *gate) assentOf(d protocol.Decision, now time.Time) activities.Assent {
 	if !g.view.Change.Policy.Asks() {
 		d.Who = protocol.OrSomebody(d.Who)
 	}
-	return activities.Assent{Who: d.Who, Why: d.Why, At: now}
+	a := activities.Assent{Who: d.Who, Why: d.Why, At: now}
+	if d.Signature != "" {
+		a.At, a.Opening, a.Signature, a.Key = d.At, g.view.Digest, d.Signature, d.Key
+	}
+	return a
 }
 
 func (g *gate) settle(d protocol.Decision, approved bool) {
-	g.decision, g.approved, g.by = &d, approved, protocol.OrSomebody(d.Who)
+	g.decision, g.approved, g.by = &d, approved, activities.Signer(protocol.OrSomebody(d.Who), d.Key)
 	if d.Why != "" {
 		g.by += ": " + d.Why
 	}

@@ -42,6 +42,9 @@ func (p *parks) add(ctx workflow.Context, s *Step, isUndone bool) {
 		AgentDecides: p.AgentDecides,
 		Digest:       activities.DigestOf([]byte(token), s.Step.With, []byte(s.View.Error)),
 	}}
+	if s.Step.Place.Signed {
+		s.park.view.Token = token
+	}
 	s.AddNotes(fmt.Sprintf("try %d failed and was parked: %s", s.Generation, s.View.Error))
 	s.Seq = 0 // its entry has left the ledger
 	p.reopen(s)
@@ -146,7 +149,7 @@ func (p *parks) carryOut(ctx workflow.Context) {
 		switch {
 		case d == nil || !d.isDue():
 		case d.Refusal != nil:
-			s.AddNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, protocol.OrSomebody(d.Who),
+			s.AddNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, activities.Signer(protocol.OrSomebody(d.Who), d.Key),
 				compensations.Reason(d.Refusal)))
 			s.park.decision = nil
 			p.schedule.changed()
@@ -169,7 +172,7 @@ func (p *parks) carryOut(ctx workflow.Context) {
 
 // apply ends a park as a person has decided.
 func (p *parks) apply(s *Step, d parkDecision) {
-	note := fmt.Sprintf("%s by %s", d.Do, protocol.OrSomebody(d.Who))
+	note := fmt.Sprintf("%s by %s", d.Do, activities.Signer(protocol.OrSomebody(d.Who), d.Key))
 	if d.corrected != nil {
 		if changed := changedParams(s.Step.With, d.corrected.With); len(changed) > 0 {
 			note += " (changed: " + strings.Join(changed, ", ") + ")"

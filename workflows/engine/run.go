@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -33,7 +34,9 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	t.Saga = newSaga(ctx, t.sagaOptions(ctx, compensations.Options{}), carry)
 	t.Schedule = newSchedule(t.details.markStale)
 	agent := func() string { return agentOf(ctx) }
-	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, alert: t.SendAlert, agent: agent,
+	t.proofs = &proofs{ctx: ctx, task: workflow.GetInfo(ctx).WorkflowExecution.ID, inbox: t.Inbox,
+		changed: t.details.markStale, turns: map[string]workflow.Mutex{}}
+	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, alert: t.SendAlert, agent: agent, proofs: t.proofs,
 		changed: t.details.markStale, now: func() time.Time { return workflow.Now(ctx) }}
 	t.Parks = &parks{
 		schedule: t.Schedule, ending: t.Ending, correct: t.correctStep, alert: t.SendAlert,
@@ -56,8 +59,9 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 		unwound: map[string]int{}, isQuiet: t.executor.isQuiet,
 	}
 	t.executor.runner, t.executor.rollbacks = t.runner, t.Rollbacks
+	t.executor.takeSignals = t.Inbox.HandleSignals
 	t.executor.carryOver, t.executor.getStuck, t.executor.isCalm = t.carryOver, t.getStuck,
-		func() bool { return t.alerts.flights == 0 && t.Serving == 0 }
+		func() bool { return t.alerts.flights == 0 && t.Serving+t.proofs.open == 0 }
 	t.runner.savepoints, t.Rollbacks.savepoints, t.Rollbacks.settled = t.Savepoints, t.Savepoints, t.moveSavepoints
 	t.extension = plain{t}
 	if v.Extend != nil {
@@ -123,14 +127,19 @@ func (t *Task) resolve(payload []byte) error {
 	if err := json.Unmarshal(payload, &r); err != nil {
 		return fmt.Errorf("the payload is not {step, digest, do, who, why}, or with with: %w", err)
 	}
-	if t.Parks.Holds(r.Step) {
-		_, err := t.Parks.Decide(r)
+	r.Key, r.Task = "", "" // not for the sender to say
+	if _, isSigned := t.statementOf(r); !isSigned {
+		_, err := t.carryOut(r)
 		return err
 	}
-	if err := r.CheckUndo(); err != nil {
+	if err := cmp.Or(t.CheckResolution(r), t.checkSigned(r)); err != nil {
 		return err
 	}
-	return t.Saga.Resolve(r.Clip())
+	t.proofs.takeSignal(compensations.SignalResolve, r.Step, func(ctx workflow.Context) error {
+		_, err := t.resolveProved(ctx, r)
+		return err
+	})
+	return nil
 }
 
 // Run takes a task from prepare, which only the first run of a chain calls, to its end.
@@ -218,7 +227,10 @@ func (t *Task) unwind(ctx workflow.Context, reset *compensations.Cause) (compens
 func (t *Task) awaitUpdates(ctx workflow.Context) {
 	calm, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
-	_ = workflow.Await(calm, func() bool { return workflow.AllHandlersFinished(calm) && t.Serving == 0 })
+	isOver := func() bool { return workflow.AllHandlersFinished(calm) && t.Serving+t.proofs.open == 0 }
+	for t.Inbox.HandleSignals(); !isOver(); t.Inbox.HandleSignals() { // what has to be verified first is not lost either
+		_ = workflow.Await(calm, isOver)
+	}
 }
 
 // close ends the task with its report: as the result if it committed or repaired another task,

@@ -79,7 +79,7 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *Step) error {
 			}
 			return nil
 		case calls.IsType(err, activities.StaleApproval):
-			s.AddNotes("the target, or what must be approved, changed after the plan: planned anew")
+			s.AddNotes("planned anew, because what was let pass no longer holds: " + compensations.Reason(err))
 			s.approved, s.isApproved, s.assents = "", false, nil
 		case !s.isApproved && calls.IsType(err, activities.Asks):
 			s.approved, s.mustAsk = "", true

@@ -45,6 +45,7 @@ type Task struct {
 	runner     *stepRunner         // takes one step through plan, gate, forward and probe
 	Gates      *gates              // the steps that wait for approval
 	Parks      *parks              // the steps that have failed and wait for a person
+	proofs     *proofs             // who has decided, where that must be proved
 	Pivot      *pivot              // the steps that are never unwound
 	committer  *calls.Committer    // tells worlds what stays
 	troubles   *calls.Troubles     // what fails, and is tried on

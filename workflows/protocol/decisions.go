@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -16,9 +17,51 @@ type Decision struct {
 	// Digest identifies the gate's present opening: it covers the change, the step's token and the
 	// number of the opening.
 	Digest activities.Digest `json:"digest"`
-	// Who is a claim: a bare signal proves nothing.
+	// Who is a claim unless it is signed: a bare signal proves nothing.
 	Who string `json:"who,omitempty"`
 	Why string `json:"why,omitempty"`
+	// At and Signature are those of a signed decision: see GateView.Statement.
+	At        time.Time `json:"at,omitzero"`
+	Signature string    `json:"signature,omitempty"`
+	// Key is the fingerprint of the key, once a worker has verified the signature.
+	Key string `json:"key,omitempty"`
+}
+
+// SignedDecision is the argument of VerifyActivity.
+type SignedDecision struct {
+	Statement activities.Statement `json:"statement"`
+	Signature string               `json:"signature"`
+}
+
+// Resolution is the decision about an undo that was signed.
+func (d SignedDecision) Resolution() compensations.Resolution {
+	s := d.Statement
+	return compensations.Resolution{Step: s.Step, Digest: s.Opening, Do: compensations.Do(s.Verdict), Who: s.Who, Why: s.Why,
+		At: s.At, Signature: d.Signature, Task: s.Task}
+}
+
+// Proof is the result of VerifyActivity: the fingerprint of the key with which the person has signed
+// that the statement names, or why that is not proved.
+type Proof struct {
+	Key     string `json:"key,omitempty"`
+	Refusal string `json:"refusal,omitempty"`
+}
+
+// Statement is what is signed of a decision about the gate.
+func (g GateView) Statement(task, verdict string, d Decision) activities.Statement {
+	return activities.Statement{Task: task, Step: g.Step, Action: g.Action, Token: g.Token, Opening: g.Digest,
+		Change: g.Change.Digest, Undo: g.Undo, Verdict: verdict, Who: d.Who, At: d.At, Why: d.Why}
+}
+
+// Statement is what is signed of a decision about the park.
+func (p ParkView) Statement(task string, r Resolution) activities.Statement {
+	s := activities.Statement{Task: task, Step: p.Step, Action: p.Uses, Token: p.Token, Opening: p.Digest,
+		Verdict: string(r.Do), Who: r.Who, At: r.At, Why: r.Why}
+	if r.HasWith() {
+		with, _ := json.Marshal(r.With) // as it is sent
+		s.Change = activities.DigestOf(with)
+	}
+	return s
 }
 
 // Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an

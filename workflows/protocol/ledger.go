@@ -124,4 +124,6 @@ func (r *LateSweepRequest) UnmarshalJSON(raw []byte) error {
 type Places struct {
 	Journals map[string]string `json:"journals"`
 	Problems map[string]string `json:"problems,omitempty"`
+	// Signed means that the host's worker takes only signed decisions.
+	Signed bool `json:"signed,omitempty"`
 }

@@ -70,6 +70,8 @@ const (
 	OrphansActivity = "task.orphans"
 	// AlertActivity sends what needs a person to the configured webhook: argument []Alert.
 	AlertActivity = "task.alert"
+	// VerifyActivity verifies who has signed a decision: argument SignedDecision, result Proof.
+	VerifyActivity = "task.verify"
 )
 
 // Signals and queries of a task. SignalResolve is compensations.SignalResolve.

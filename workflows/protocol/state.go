@@ -160,6 +160,11 @@ type GateView struct {
 	Opening int               `json:"opening"`
 	Why     string            `json:"why"`
 	Change  activities.Change `json:"change"`
+	// Token, Action and Undo, the digest of how the change would be undone, are there if only signed
+	// decisions count: see Statement.
+	Token  string            `json:"token,omitempty"`
+	Action string            `json:"action,omitempty"`
+	Undo   activities.Digest `json:"undo,omitempty"`
 	// Assents are the approvals so far, where the rules of a worker ask for several persons, and Waits
 	// says whose are still missing.
 	Assents []activities.Assent `json:"assents,omitempty"`
@@ -197,8 +202,10 @@ type ParkView struct {
 	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must
 	// carry it.
 	Digest activities.Digest `json:"digest"`
-	Try    int               `json:"try"`
-	Reason string            `json:"reason"`
+	// Token is there if only signed decisions count: see Statement.
+	Token  string `json:"token,omitempty"`
+	Try    int    `json:"try"`
+	Reason string `json:"reason"`
 	// With are the parameters of that try, with their expressions.
 	With json.RawMessage `json:"with,omitempty"`
 	// Ways are the decisions that fit.

@@ -33,6 +33,23 @@ type park struct {
 	progress compensations.Progress
 }
 
+// proofs are the decisions of a run that a worker was asked to verify, by the event that asked. Where
+// only signed decisions count, those that were proved are the ones that have decided.
+type proofs map[int64]protocol.SignedDecision
+
+// addProved applies the decision about an undo that an activity has proved.
+func (p *parks) addProved(asked proofs, completed *historypb.ActivityTaskCompletedEventAttributes,
+	dc converter.DataConverter) {
+	d, isProof := asked[completed.GetScheduledEventId()]
+	var proof protocol.Proof
+	if !isProof || dc.FromPayloads(completed.Result, &proof) != nil || proof.Key == "" {
+		return
+	}
+	r := d.Resolution()
+	r.Key = proof.Key
+	p.apply(r)
+}
+
 // applyDecisions applies what people decided about the entries in a run to their progress.
 func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEvent, trace activities.Trace) error {
 	k.Progress = compensations.KeepForced(k.Progress, trace)
@@ -46,7 +63,7 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 			p.last[e.Token] = progress.Undone
 		}
 	}
-	attempts := trace.Attempts
+	attempts, asked := trace.Attempts, proofs{}
 	for _, event := range events {
 		for len(attempts) > 0 && attempts[0].Event <= event.EventId {
 			p.addAttempt(attempts[0])
@@ -64,6 +81,14 @@ func (l ledgerReader) applyDecisions(k *reading, events []*historypb.HistoryEven
 			for _, alert := range alerts {
 				p.addAlert(alert)
 			}
+		case scheduled.GetActivityType().GetName() == protocol.VerifyActivity:
+			var d protocol.SignedDecision
+			if err := l.dc.FromPayloads(scheduled.Input, &d); err != nil {
+				return fmt.Errorf("event %d, a decision to be verified: %w", event.EventId, err)
+			}
+			asked[event.EventId] = d
+		case event.GetActivityTaskCompletedEventAttributes() != nil:
+			p.addProved(asked, event.GetActivityTaskCompletedEventAttributes(), l.dc)
 		case signal.GetSignalName() == compensations.SignalResolve:
 			p.addResolution(l.dc, signal.Input)
 		case update.GetName() == protocol.UpdateResolve:
@@ -153,6 +178,9 @@ func (p *parks) apply(r compensations.Resolution) {
 	if !ok {
 		p.early = append(p.early, r)
 		return
+	}
+	if open.entry.Place.Signed && r.Key == "" {
+		return // it was not proved
 	}
 	progress, err := open.progress.Resolve(open.entry, r)
 	if err != nil {

@@ -34,6 +34,8 @@ type Catalog struct {
 	// Retention is how long the server keeps closed runs: no task can be rolled back for longer. Zero:
 	// not known here, so not checked.
 	Retention time.Duration
+	// Signed means that the worker takes only signed decisions.
+	Signed bool
 	// Defaults hold where the task file says nothing.
 	Defaults Defaults
 }

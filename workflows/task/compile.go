@@ -461,7 +461,7 @@ func (c *compiler) placeStep(s step, spec activities.Spec) activities.Place {
 		p.Queue = HostQueue(c.cat.SharedQueue, host)
 	}
 	if host == "" || host == c.cat.Host {
-		p.Journal = c.cat.Journals[activities.WorldOf(spec.Name)]
+		p.Journal, p.Signed = c.cat.Journals[activities.WorldOf(spec.Name)], c.cat.Signed
 	}
 	return p
 }
