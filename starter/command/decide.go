@@ -24,12 +24,14 @@ import (
 type decisionFlags struct {
 	digest, why string
 	yes         bool
+	sign        signFlags
 }
 
 func (f *decisionFlags) addTo(c *cobra.Command) {
 	c.Flags().StringVar(&f.digest, "digest", "", "decide without being asked, but only if the `digest` is this one")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "decide without being asked, whatever is there")
 	c.Flags().StringVar(&f.why, "why", "", "`reason`, kept with the decision")
+	f.sign.addTo(c)
 }
 
 func (p *program) approveCommand() *cobra.Command {
@@ -64,6 +66,7 @@ The Temporal UI and CLI can decide too, by the signal or the update "approve" wi
 
 func (p *program) rejectCommand() *cobra.Command {
 	var why string
+	var sign signFlags
 	c := &cobra.Command{
 		Use:     "reject ID STEP --why WHY",
 		GroupID: groupDecide,
@@ -86,10 +89,11 @@ The Temporal UI and CLI can decide too, by the signal or the update "reject" wit
 			return nil
 		},
 		RunE: p.withConnection(func(ctx context.Context, c *tasks.Client, args []string) error {
-			return p.decideGate(ctx, c, args[0], args[1], false, decisionFlags{why: why, yes: true})
+			return p.decideGate(ctx, c, args[0], args[1], false, decisionFlags{why: why, yes: true, sign: sign})
 		}),
 	}
 	c.Flags().StringVar(&why, "why", "", "`reason`, kept with the decision; required")
+	sign.addTo(c)
 	return c
 }
 
@@ -111,13 +115,26 @@ func (p *program) decideGate(ctx context.Context, c *tasks.Client, id, step stri
 			return err
 		}
 	}
-	told, err := sendDecision(ctx, c, t, protocol.Decision{Step: step, Digest: g.Digest, Who: currentUser(), Why: f.why},
-		approve)
+	told, err := decide(ctx, c, t, g, f.why, approve, f.sign)
 	if err != nil {
 		return err
 	}
 	p.printf("%s\n", told)
 	return nil
+}
+
+// decide signs a decision about a gate, if only signed ones count there, and sends it.
+func decide(ctx context.Context, c *tasks.Client, t tasks.Run, g protocol.GateView, why string, approve bool,
+	f signFlags) (string, error) {
+	verdict := activities.Reject
+	if approve {
+		verdict = activities.Approve
+	}
+	d, err := f.signGate(t.ID, verdict, g, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: currentUser(), Why: why})
+	if err != nil {
+		return "", err
+	}
+	return sendDecision(ctx, c, t, d, approve)
 }
 
 // sendDecision decides a gate, and says what that has come to.

@@ -59,8 +59,7 @@ func aboutGate(c *tasks.Client, g protocol.GateView) question {
 				return nil
 			}
 			return func(ctx context.Context, t tasks.Run) (string, error) {
-				return sendDecision(ctx, c, t, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: currentUser(), Why: why},
-					approve)
+				return decide(ctx, c, t, g, why, approve, signFlags{})
 			}
 		},
 	}
@@ -71,16 +70,27 @@ func aboutPark(c *tasks.Client, r compensations.StepReport) question {
 	for _, way := range render.WaysToResolve(c.Server, r) {
 		ways = append(ways, way.Do)
 	}
-	return askWhichWay(c, "the undo of step "+r.Step, r.Step, r.Digest, ways)
+	return askWhichWay(c, "the undo of step "+r.Step, r.Digest, ways,
+		func(t tasks.Run, p protocol.Resolution) (protocol.Resolution, error) {
+			p.Step = r.Step
+			return signFlags{}.signResolution(r.Token, p, ofUndo(t.ID, r))
+		})
 }
 
 // aboutParkedStep asks about a step that has failed. Its parameters are corrected with starter
 // resolve.
 func aboutParkedStep(c *tasks.Client, p protocol.ParkView) question {
-	return askWhichWay(c, "step "+p.Step, p.Step, p.Digest, p.Ways)
+	return askWhichWay(c, "step "+p.Step, p.Digest, p.Ways,
+		func(t tasks.Run, r protocol.Resolution) (protocol.Resolution, error) {
+			r.Step = p.Step
+			return signFlags{}.signResolution(p.Token, r, ofStep(t.ID, p))
+		})
 }
 
-func askWhichWay(c *tasks.Client, what, step string, digest activities.Digest, ways []compensations.Do) question {
+// askWhichWay asks how something goes on that is parked. complete names its step in a resolution, and
+// signs that.
+func askWhichWay(c *tasks.Client, what string, digest activities.Digest, ways []compensations.Do,
+	complete func(tasks.Run, protocol.Resolution) (protocol.Resolution, error)) question {
 	var words []string
 	for _, do := range ways {
 		words = append(words, string(do))
@@ -97,9 +107,13 @@ func askWhichWay(c *tasks.Client, what, step string, digest activities.Digest, w
 				return nil
 			}
 			return func(ctx context.Context, t tasks.Run) (string, error) {
-				return sendResolution(ctx, c, t, protocol.Resolution{Resolution: compensations.Resolution{
-					Step: step, Digest: digest, Do: compensations.Do(word), Who: currentUser(), Why: why,
+				r, err := complete(t, protocol.Resolution{Resolution: compensations.Resolution{
+					Digest: digest, Do: compensations.Do(word), Who: currentUser(), Why: why,
 				}})
+				if err != nil {
+					return "", err
+				}
+				return sendResolution(ctx, c, t, r)
 			}
 		},
 	}

@@ -107,9 +107,13 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	return p.send(ctx, c, t,
+	r, err := f.sign.signResolution(park.Token,
 		protocol.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(),
-			Why: f.why}})
+			Why: f.why}}, ofUndo(t.ID, park))
+	if err != nil {
+		return err
+	}
+	return p.send(ctx, c, t, r)
 }
 
 // resolveStep decides about a step that has failed.
@@ -130,10 +134,14 @@ func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run,
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	return p.send(ctx, c, t, protocol.Resolution{
+	r, err := f.sign.signResolution(park.Token, protocol.Resolution{
 		Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why},
 		With:       corrected,
-	})
+	}, ofStep(t.ID, park))
+	if err != nil {
+		return err
+	}
+	return p.send(ctx, c, t, r)
 }
 
 func joinWays(ways []compensations.Do) string {

@@ -21,10 +21,17 @@ func Gate(w io.Writer, g protocol.GateView) {
 		fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(g.Why))
 	}
 	for _, a := range g.Assents {
-		fmt.Fprintf(w, "  approved  by %s\n", terminal.OneLine(a.String()))
+		claim := ""
+		if a.Key == "" {
+			claim = " (the name is a claim)"
+		}
+		fmt.Fprintf(w, "  approved  by %s%s\n", terminal.OneLine(a.String()), claim)
 	}
 	if g.Waits != "" {
 		fmt.Fprintf(w, "  approvals %s\n", terminal.OneLine(g.Waits))
+	}
+	if g.Token != "" {
+		fmt.Fprintf(w, "  decisions count only if they are signed: --key FILE, or the SSH agent\n")
 	}
 	Change(w, g.Change)
 	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", terminal.LocalTime(g.Until, "2006-01-02 15:04"))

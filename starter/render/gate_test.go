@@ -19,6 +19,6 @@ func TestAGateSaysWhoHasApprovedAndWhoIsMissing(t *testing.T) {
 	g.Assents = []activities.Assent{{Who: "ann", Why: "I looked\nat it"}}
 	g.Waits = "1 of 2: still one of sre (cy)"
 	Gate(&some, g)
-	require.Contains(t, some.String(), "  approved  by ann: I looked at it\n")
+	require.Contains(t, some.String(), "  approved  by ann: I looked at it (the name is a claim)\n")
 	require.Contains(t, some.String(), "  approvals 1 of 2: still one of sre (cy)\n")
 }

@@ -26,7 +26,8 @@ type builtin struct {
 	converter converter.DataConverter
 	registry  *activities.Registry
 	config    Config
-	rules     activities.Rules // nil without a policy
+	rules     activities.Rules   // nil without a policy
+	signers   activities.Signers // nil without approvals
 	// retention is how long the namespace keeps closed workflows; 0 means for ever.
 	retention time.Duration
 }
@@ -35,7 +36,7 @@ type builtin struct {
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
 		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
-		Passes: passesOf(b.config)}
+		Passes: passesOf(b.config), Signers: b.signers}
 }
 
 func (b builtin) register(to activities.Registrar) {
@@ -45,7 +46,7 @@ func (b builtin) register(to activities.Registrar) {
 		protocol.RedoableActivity: b.redoable, protocol.PausedActivity: b.paused, protocol.HoldActivity: b.hold,
 		protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
 		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans,
-		protocol.AlertActivity:   b.alert,
+		protocol.AlertActivity: b.alert, protocol.VerifyActivity: b.verify,
 		environment.HomeActivity: b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
 		environment.HoldActivity: b.holdParts, environment.LetGoActivity: b.letGoParts,
 		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,
@@ -132,13 +133,13 @@ func catalogWithoutJournals(c Config, r *activities.Registry) task.Catalog {
 	return task.Catalog{
 		Specs: r.Specs(), Elsewhere: catalog.Specs(), Host: c.Host, SharedQueue: c.Queue,
 		Secrets:  c.TaskSecrets(),
-		Defaults: task.Defaults{Heartbeat: c.Heartbeat, HostWait: c.HostWait},
+		Defaults: task.Defaults{Heartbeat: c.Heartbeat, HostWait: c.HostWait}, Signed: c.Approvals != nil,
 	}
 }
 
 func (b builtin) places(ctx context.Context) (protocol.Places, error) {
 	journals, problems := b.registry.Journals(ctx)
-	return protocol.Places{Journals: journals, Problems: problems}, nil
+	return protocol.Places{Journals: journals, Problems: problems, Signed: b.signers != nil}, nil
 }
 
 // Bounds on looking at steps before their task begins: for one of them, and for what is found,

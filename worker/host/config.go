@@ -78,6 +78,9 @@ type Config struct {
 	// Policy is the file of the rules that decide what happens without a person, what with whom, and
 	// what not at all. Relative to the folder of the config file. Defaults to none.
 	Policy string `yaml:"policy"`
+	// Approvals say whose signed decisions count; with them, a decision that is not signed decides
+	// nothing. Defaults to none: a name is a claim.
+	Approvals *ApprovalsConfig `yaml:"approvals"`
 
 	// Worlds are the settings of the worlds that it opens: the Settings of their packages. In the
 	// file, each is a section with the name of its world (Kinds). Defaults to none.
@@ -110,6 +113,15 @@ type WebhookConfig struct {
 	Header string `yaml:"header"`
 	// Secret is the name of the secret (in Secrets) that is the header's value. Required with Header.
 	Secret activities.OwnSecret `yaml:"secret"`
+}
+
+// ApprovalsConfig says who may decide. The files are relative to the folder of the config file, and read
+// for each decision.
+type ApprovalsConfig struct {
+	// Signers is a file of OpenSSH's allowed signers. Required.
+	Signers string `yaml:"signers"`
+	// Revoked is a file of public keys, one a line, that no longer count. Defaults to none.
+	Revoked string `yaml:"revoked"`
 }
 
 // RetentionConfig bounds what is kept to roll back committed tasks; what an open task needs is
@@ -220,6 +232,9 @@ func (c Config) Validate() error {
 	}
 	if c.Webhook != nil {
 		checkWebhook(*c.Webhook, c.Secrets, bad)
+	}
+	if c.Approvals != nil && c.Approvals.Signers == "" {
+		bad("approvals.signers", "it is missing; name the file of allowed signers, as in signers: allowed_signers")
 	}
 	c.checkSecrets(bad)
 	problems = append(problems, c.checkWorlds(bad))

@@ -78,6 +78,10 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	signers, err := config.openSigners()
+	if err != nil {
+		return nil, err
+	}
 	if err := checkAttributes(ctx, o.Client, o.Namespace); err != nil {
 		return nil, err
 	}
@@ -94,7 +98,8 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 		}
 	}
 	own := builtin{
-		server: server, converter: o.DataConverter, registry: registry, config: config, rules: rules, retention: keeps,
+		server: server, converter: o.DataConverter, registry: registry, config: config, rules: rules, signers: signers,
+		retention: keeps,
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {

@@ -13,13 +13,17 @@ func (c Config) openPolicy() (activities.Rules, error) {
 	if c.Policy == "" {
 		return nil, nil
 	}
-	file := c.Policy
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(filepath.Dir(c.file), file)
-	}
-	rules, err := policy.Load(file, c.Host)
+	rules, err := policy.Load(c.besides(c.Policy), c.Host)
 	if err != nil {
 		return nil, fmt.Errorf("%s: policy: %w", c.cite("policy"), err)
 	}
 	return rules, nil
+}
+
+// besides is a file that the config names: relative to the config's own folder.
+func (c Config) besides(file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(filepath.Dir(c.file), file)
 }

@@ -53,6 +53,9 @@ func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...acti
 	if _, err := c.openPolicy(); err != nil {
 		return v, err
 	}
+	if _, err := c.openSigners(); err != nil {
+		return v, err
+	}
 	_, problems := registry.Journals(ctx)
 	host := builtin{config: c, registry: registry}.host()
 	for i, s := range compiled.Steps {

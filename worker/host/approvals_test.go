@@ -1,0 +1,267 @@
+package host_test
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hiddeco/sshsig"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"golang.org/x/crypto/ssh"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	world "github.com/seed-62bf7108/unwind/activities/sqlite"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
+	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+)
+
+// signed is a worker that takes only signed decisions, of ann, bob and cy.
+type signed struct {
+	ruled
+
+	signers string // its file
+	keys    map[string]ssh.Signer
+}
+
+func serveSigned(t *testing.T, rules string) signed {
+	root, s := t.TempDir(), signed{signers: filepath.Join(t.TempDir(), "allowed_signers"), keys: map[string]ssh.Signer{}}
+	for _, name := range []string{"ann", "bob", "cy", "eve"} {
+		_, private, err := ed25519.GenerateKey(nil)
+		require.NoError(t, err)
+		s.keys[name], err = ssh.NewSignerFromSigner(private)
+		require.NoError(t, err)
+	}
+	s.allow(t, "ann", "bob", "cy")
+	config := host.Config{Worlds: []activities.Settings{&world.Settings{Roots: []string{root}}},
+		Approvals: &host.ApprovalsConfig{Signers: s.signers}}
+	if rules != "" {
+		config.Policy = policyFile(t, rules)
+	}
+	s.ruled = ruled{serve(t, config, host.Options{Register: func(to worker.Registry) { to.RegisterWorkflow(act) }}),
+		filepath.Join(root, "shop.db")}
+	s.fill()
+	return s
+}
+
+// allow writes whose signatures count.
+func (s signed) allow(t *testing.T, names ...string) {
+	var file strings.Builder
+	for _, name := range names {
+		file.WriteString(name + " " + string(ssh.MarshalAuthorizedKey(s.keys[name].PublicKey())))
+	}
+	require.NoError(t, os.WriteFile(s.signers, []byte(file.String()), 0o600))
+}
+
+func (s signed) sign(by string, about activities.Statement) string {
+	sig, err := sshsig.Sign(strings.NewReader(about.Text()), s.keys[by], sshsig.HashSHA512, activities.SignatureNamespace)
+	require.NoError(s, err)
+	return string(sshsig.Armor(sig))
+}
+
+// decision is a signed decision about a gate.
+func (s signed) decision(run client.WorkflowRun, g protocol.GateView, verdict, by, why string) protocol.Decision {
+	d := protocol.Decision{Step: g.Step, Digest: g.Digest, Who: by, Why: why, At: time.Now().UTC().Truncate(time.Second)}
+	d.Signature = s.sign(by, g.Statement(run.GetID(), verdict, d))
+	return d
+}
+
+// send sends a decision, and returns why it decided nothing.
+func (s signed) send(run client.WorkflowRun, name string, decision any) error {
+	handle, err := s.Client.UpdateWorkflow(s.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: run.GetID(), UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted, Args: []any{decision},
+	})
+	if err == nil {
+		err = handle.Get(s.Context(), nil)
+	}
+	return err
+}
+
+func TestOnlyASignedDecisionOpensAGate(t *testing.T) {
+	s := serveSigned(t, "")
+	run, elsewhere := s.run("sqlite.exec", deleteAll), s.run("sqlite.exec", deleteAll)
+	g, other := s.gateOf(run), s.gateOf(elsewhere)
+	valid := s.decision(run, g, activities.Approve, "ann", "tested")
+	change := func(how func(*protocol.Decision)) protocol.Decision {
+		d := valid
+		how(&d)
+		return d
+	}
+	forOther := s.decision(elsewhere, other, activities.Approve, "ann", "")
+	for name, c := range map[string]struct {
+		d   protocol.Decision
+		why string
+	}{
+		"a bare name":           {change(func(d *protocol.Decision) { d.Signature = "" }), "only a signed decision counts here"},
+		"a claimed key":         {change(func(d *protocol.Decision) { d.Signature, d.Key = "", "SHA256:abc" }), "only a signed decision counts here"},
+		"another name":          {change(func(d *protocol.Decision) { d.Who = "bob" }), `is not that of "bob", but of ann`},
+		"another reason":        {change(func(d *protocol.Decision) { d.Why = "never mind" }), "is not over this decision"},
+		"another time":          {change(func(d *protocol.Decision) { d.At = d.At.Add(time.Second) }), "is not over this decision"},
+		"for another task":      {change(func(d *protocol.Decision) { d.Signature, d.At, d.Why = forOther.Signature, forOther.At, "" }), "is not over this decision"},
+		"a rejection":           {s.decision(run, g, activities.Reject, "ann", "no"), "is not over this decision"},
+		"a key that none knows": {s.decision(run, g, activities.Approve, "eve", ""), "is not one of the worker's signers"},
+	} {
+		err := s.send(run, protocol.UpdateApprove, c.d)
+		require.ErrorContains(t, err, c.why, name)
+	}
+	require.ErrorContains(t, s.send(elsewhere, protocol.UpdateApprove, valid), "is not that of the present gate", "a replay")
+	require.ErrorContains(t, s.send(run, protocol.UpdateReject, valid), "is not over this decision", "an approval is no rejection")
+	require.ErrorContains(t, s.send(run, protocol.UpdateReject, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}),
+		"only a signed decision counts here")
+	s.allow(t, "bob", "cy")
+	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, valid), "is not one of the worker's signers", "ann was taken out")
+	require.NoError(t, os.WriteFile(s.signers, []byte("ann ssh-ed25519 nonsense"), 0o600))
+	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, valid), "nobody's signature counts")
+	s.allow(t, "ann", "bob", "cy")
+	require.Equal(t, 20, s.rows())
+	s.hasNoRecord()
+
+	bad := change(func(d *protocol.Decision) { d.Who = "bob" })
+	for _, d := range []protocol.Decision{{Step: g.Step, Digest: g.Digest, Who: "ann"}, bad, valid} {
+		require.NoError(t, s.Client.SignalWorkflow(t.Context(), run.GetID(), "", protocol.SignalApprove, d))
+	}
+	report, err := s.end(run)
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Zero(t, s.rows())
+	key := ssh.FingerprintSHA256(s.keys["ann"].PublicKey())
+	require.Contains(t, report.Steps[0].Notes, "approved by ann (key "+key+"): tested")
+	notes := strings.Join(report.Notes, "\n")
+	require.Contains(t, notes, `ignored signal: approve: step "tidy": only a signed decision counts here`)
+	require.Contains(t, notes, `ignored signal: approve: step "tidy": key `+key+` is not that of "bob"`)
+
+	require.NoError(t, s.send(elsewhere, protocol.UpdateReject, s.decision(elsewhere, other, activities.Reject, "bob", "enough")))
+	_, err = s.end(elsewhere)
+	require.ErrorContains(t, err, "was rejected by bob (key SHA256:")
+}
+
+func TestGroupsCountProvedPersons(t *testing.T) {
+	s := serveSigned(t, askTwo)
+	run := s.run("sqlite.exec", deleteAll)
+	g := s.gateOf(run)
+	require.NoError(t, s.send(run, protocol.UpdateApprove, s.decision(run, g, activities.Approve, "ann", "")))
+	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, s.decision(run, g, activities.Approve, "ann", "again")),
+		"ann has approved it already")
+	require.NoError(t, s.send(run, protocol.UpdateApprove, s.decision(run, g, activities.Approve, "cy", "")))
+	_, err := s.end(run)
+	require.NoError(t, err)
+	require.Zero(t, s.rows())
+}
+
+// Whoever calls an action past the engine has to have what a person has signed for exactly this step.
+func TestTheWorkerThatActsVerifiesByItself(t *testing.T) {
+	s := serveSigned(t, "")
+	planned := s.run("sqlite.exec", deleteAll)
+	g, place := s.gateOf(planned), s.placeOf(planned)
+	d := s.decision(planned, g, activities.Approve, "ann", "")
+	with, err := json.Marshal(map[string]any{"database": s.database, "sql": deleteAll})
+	require.NoError(t, err)
+	for name, assents := range map[string][]activities.Assent{
+		"nobody": nil, "a name": {{Who: "ann"}}, "a claimed key": {{Who: "ann", Key: "SHA256:abc"}},
+		"what was signed for another task": {{Who: "ann", At: d.At, Opening: g.Digest, Signature: d.Signature}},
+	} {
+		run, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, act, place.Queue,
+			activities.Forward{
+				Entry: activities.Entry{Step: "tidy", Action: "sqlite.exec", UndoType: "sqlite.exec.undo", Place: place,
+					Params: json.RawMessage(`{"database": "` + s.database + `"}`)},
+				Step: activities.Step{ID: "tidy", With: with}, Consent: activities.Approved, Want: g.Change.Digest,
+				Assents: assents,
+			})
+		require.NoError(t, err)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, run.Get(t.Context(), nil), &app, name)
+		require.Equal(t, string(activities.StaleApproval), app.Type(), name)
+	}
+	require.Equal(t, 20, s.rows())
+	s.hasNoRecord()
+}
+
+func TestOnlyASignedResolutionOverwritesDrift(t *testing.T) {
+	s := serveSigned(t, "")
+	s.execute("CREATE TABLE price (id INTEGER PRIMARY KEY, amount INTEGER); INSERT INTO price VALUES (1, 10)")
+	run := s.start(map[string]any{"name": "tidy", "agent": "bot", "steps": []any{
+		map[string]any{"id": "tidy", "uses": "sqlite.exec", "with": map[string]any{"database": s.database,
+			"sql": "UPDATE price SET amount = 20 WHERE id = 1"}},
+		map[string]any{"id": "more", "uses": "sqlite.exec", "gate": "ask", "with": map[string]any{"database": s.database,
+			"sql": "DELETE FROM plan WHERE id = 20"}},
+	}})
+	g := s.gateOf(run)
+	s.execute("UPDATE price SET amount = 30") // somebody else's
+	require.NoError(t, s.send(run, protocol.UpdateReject, s.decision(run, g, activities.Reject, "ann", "no")))
+
+	var park compensations.StepReport
+	require.Eventually(t, func() bool {
+		report := s.stateOf(run.GetID()).Report
+		if report == nil {
+			return false
+		}
+		for _, r := range report.Steps {
+			if r.Step == "tidy" && r.State == string(compensations.Parked) {
+				park = r
+			}
+		}
+		return park.Step != ""
+	}, waitFor, tick)
+	require.NotNil(t, park.Drift)
+	resolution := func(do compensations.Do, by string) protocol.Resolution {
+		r := compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: by,
+			At: time.Now().UTC().Truncate(time.Second)}
+		r.Signature = s.sign(by, park.Statement(run.GetID(), r))
+		return protocol.Resolution{Resolution: r}
+	}
+	for _, do := range []compensations.Do{compensations.Force, compensations.Skip, compensations.Accept, compensations.Retry} {
+		bare := protocol.Resolution{Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: "ann"}}
+		require.ErrorContains(t, s.send(run, protocol.UpdateResolve, bare), "only a signed decision counts here", do)
+	}
+	other := resolution(compensations.Accept, "ann")
+	other.Do = compensations.Force
+	require.ErrorContains(t, s.send(run, protocol.UpdateResolve, other), "is not over this decision")
+	require.ErrorContains(t, s.send(run, protocol.UpdateResolve, resolution(compensations.Force, "eve")),
+		"is not one of the worker's signers")
+	require.Equal(t, 30, s.amount())
+
+	require.NoError(t, s.Client.SignalWorkflow(t.Context(), run.GetID(), "", compensations.SignalResolve,
+		resolution(compensations.Force, "bob")))
+	_, err := s.end(run)
+	require.Error(t, err)
+	require.Equal(t, 10, s.amount())
+	report := s.stateOf(run.GetID()).Report
+	require.Contains(t, strings.Join(report.Steps[0].Notes, "\n"), "force by bob (key SHA256:")
+}
+
+// execute changes the database as somebody else.
+func (s signed) execute(script string) {
+	conn, err := sqlite.OpenConn(s.database)
+	require.NoError(s, err)
+	require.NoError(s, sqlitex.ExecuteScript(conn, script, nil))
+	require.NoError(s, conn.Close())
+}
+
+// amount is the price.
+func (s signed) amount() (n int) {
+	conn, err := sqlite.OpenConn(s.database, sqlite.OpenReadOnly)
+	require.NoError(s, err)
+	defer conn.Close()
+	n, err = sqlitex.ResultInt(conn.Prep("SELECT amount FROM price"))
+	require.NoError(s, err)
+	return n
+}
+
+func TestABadFileOfSignersKeepsAWorkerFromStarting(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "allowed_signers")
+	require.NoError(t, os.WriteFile(file, []byte("# persons\n* ssh-ed25519 AAAA\n"), 0o600))
+	_, err := host.Start(t.Context(), host.Config{Host: "build-1", Queue: t.Name(), State: t.TempDir(),
+		Approvals: &host.ApprovalsConfig{Signers: file}},
+		host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
+	require.ErrorContains(t, err, "config: approvals: "+file+":2: ")
+}
