@@ -77,7 +77,7 @@ func findInAgent(wanted ssh.PublicKey) (ssh.Signer, func(), error) {
 		return nil, nil, fmt.Errorf("there is no SSH agent (%s is not set): start one, or give --key with a private key",
 			socketVariable)
 	}
-	conn, err := net.Dial("unix", socket)
+	conn, err := net.Dial("unix", socket) //nolint:gosec // whose agent it is, is for the user to say
 	if err != nil {
 		return nil, nil, fmt.Errorf("the SSH agent does not answer: %w", err)
 	}

@@ -64,7 +64,7 @@ func (s *Signers) read() ([]key, error) {
 	}
 	if len(keys)+len(problems) == 0 {
 		problems = append(problems, fmt.Errorf("%s: nobody is in it, so nobody could decide; write lines such as "+
-			"ann@example.com ssh-ed25519 AAAA...", s.file))
+			"ann@example.com ssh-ed25519 KEY", s.file))
 	}
 	if s.revoked != "" {
 		problems = append(problems, s.revoke(keys))
@@ -96,7 +96,7 @@ func readKey(line string) (k key, err error) {
 	switch {
 	case err != nil:
 		return k, fmt.Errorf("%q has no public key that can be read (%w); write PRINCIPALS [OPTIONS] KEYTYPE KEY, as in "+
-			"ann@example.com ssh-ed25519 AAAA...", principals, err)
+			"ann@example.com ssh-ed25519 KEY", principals, err)
 	case len(more) > 0:
 		return k, errors.New("a line has one key")
 	}
@@ -143,7 +143,7 @@ func (k *key) take(option string) (err error) {
 
 // readTime reads a time as ssh-keygen does: in the worker's time zone, unless a Z says UTC.
 func readTime(option, value string) (time.Time, error) {
-	digits, zone := value, time.Local
+	digits, zone := value, time.Local //nolint:gosmopolitan // so does ssh-keygen
 	if z := strings.TrimSuffix(strings.TrimSuffix(value, "Z"), "z"); z != value {
 		digits, zone = z, time.UTC
 	}
@@ -180,7 +180,7 @@ func (s *Signers) revoke(keys []key) error {
 	for number, line := range lines(src) {
 		public, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s:%d: it is no public key (%w); write one, as in ssh-ed25519 AAAA...",
+			problems = append(problems, fmt.Errorf("%s:%d: it is no public key (%w); write one, as in ssh-ed25519 KEY",
 				s.revoked, number, err))
 			continue
 		}

@@ -67,8 +67,8 @@ func refuseKept(c environment.Checkpoint) error {
 	case len(c.NeededBy) > 0:
 		first := c.NeededBy[0]
 		return protocol.RefuseRequestf(environment.Pinned, "checkpoint %s is needed by step %s of task %s%s: it can be "+
-			"deleted once their records are released; or give it up all the same: starter env unpin %s %s", c.ID, first.ID, first.Task,
-			moreSteps(len(c.NeededBy)-1), c.Environment, c.ID)
+			"deleted once their records are released; or give it up all the same: starter env unpin %s %s", c.ID, first.ID,
+			first.Task, moreSteps(len(c.NeededBy)-1), c.Environment, c.ID)
 	}
 	return nil
 }

@@ -37,8 +37,8 @@ func (k *keeper) tasks(ctx workflow.Context) (environment.Tasks, error) {
 
 // goPast finds the tasks whose changes a rollback to a checkpoint takes back. It refuses to take any
 // from a task that has not ended, except from the one that asks itself.
-func (k *keeper) goPast(ctx workflow.Context, to environment.Checkpoint, s *environment.Step) (past []environment.TaskWrote,
-	notes []string, err error) {
+func (k *keeper) goPast(ctx workflow.Context, to environment.Checkpoint,
+	s *environment.Step) (past []environment.TaskWrote, notes []string, err error) {
 	all, err := k.tasks(ctx)
 	if err != nil {
 		return nil, nil, err

@@ -36,8 +36,8 @@ type SignedDecision struct {
 // Resolution is the decision about an undo that was signed.
 func (d SignedDecision) Resolution() compensations.Resolution {
 	s := d.Statement
-	return compensations.Resolution{Step: s.Step, Digest: s.Opening, Do: compensations.Do(s.Verdict), Who: s.Who, Why: s.Why,
-		At: s.At, Signature: d.Signature, Task: s.Task}
+	return compensations.Resolution{Step: s.Step, Digest: s.Opening, Do: compensations.Do(s.Verdict), Who: s.Who,
+		Why: s.Why, At: s.At, Signature: d.Signature, Task: s.Task}
 }
 
 // Proof is the result of VerifyActivity: the fingerprint of the key with which the person has signed

@@ -76,7 +76,8 @@ func (t *session) prepareRestore(ctx workflow.Context, r protocol.SessionRollbac
 	}
 	s := ownStep{
 		Name: "back to the checkpoint of savepoint " + r.To, Uses: "environment.rollback",
-		With: map[string]any{"to": fmt.Sprintf("${{ steps.%s.outputs.checkpoint }}", t.checkpoints[r.To]), "if_different": true},
+		With: map[string]any{"if_different": true,
+			"to": fmt.Sprintf("${{ steps.%s.outputs.checkpoint }}", t.checkpoints[r.To])},
 	}
 	if t.Compiled.Session.AgentRestores {
 		s.Gate = task.GateNone
