@@ -49,6 +49,7 @@ type item struct {
 	Risk              activities.Risk
 	Waits             string // whose approvals are missing
 	Digest            activities.Digest
+	Signed            bool // only signed decisions count
 	Keys              []string
 	// Until is when a gate counts as rejected; zero for what waits for as long as it takes.
 	Until time.Time
@@ -200,7 +201,7 @@ func itemsOf(s protocol.State) (items []item) {
 	}
 	for _, g := range s.Gates {
 		add(item{Kind: gate, Step: g.Step, Summary: g.Change.Summary, Why: g.Why, Risk: g.Change.Risk, Waits: g.Waits,
-			Digest: g.Digest, Keys: g.Change.Keys, Until: g.Until})
+			Digest: g.Digest, Signed: g.Token != "", Keys: g.Change.Keys, Until: g.Until})
 	}
 	if more := s.MoreGates + s.MoreParks; more > 0 {
 		add(item{Kind: unlisted, Summary: activities.CountOf(more, "more step") + " of this task"})

@@ -11,8 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestWhatIsAlikeStandsTogether(t *testing.T) {
@@ -107,4 +109,23 @@ func TestNobodyGuessesTokens(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, statuses[http.StatusTooManyRequests], 15)
 	require.Equal(t, 30, statuses[http.StatusTooManyRequests]+statuses[http.StatusUnauthorized])
+}
+
+func TestWhatMustBeSignedIsSignedInATerminal(t *testing.T) {
+	now := protocol.StepNow{Step: protocol.StepView{ID: "two"}, Gate: &protocol.GateView{Step: "two", Digest: "sha256:x"}}
+	show := func() string {
+		b := stepPage{Run: tasks.Run{ID: "ship"}}
+		b.addWaiting(tasks.Server{}, now)
+		b.addSigning(tasks.Server{}, now)
+		v := view{Person: bearer.Person{Name: "ann", Role: bearer.Operator}, Body: b}
+		require.NoError(t, v.write("step"))
+		return string(v.main)
+	}
+	require.Contains(t, show(), `value="approve"`)
+	now.Gate.Token = "token"
+	require.NotContains(t, show(), "<form")
+	require.Contains(t, show(), "starter approve ship two\nstarter reject ship two --why WHY")
+	now.Gate, now.Undo = nil, &compensations.StepReport{Step: "two", State: string(compensations.Parked), Token: "token"}
+	require.NotContains(t, show(), "<form")
+	require.Contains(t, show(), "starter resolve ship two --do accept")
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
@@ -29,7 +31,10 @@ type stepPage struct {
 	With string
 	// Digest is that of what waits.
 	Digest string
-	UI     string
+	// Sign are the command lines that sign a decision, where only signed ones count: a browser has no
+	// SSH key.
+	Sign []string
+	UI   string
 }
 
 // maxOutputLines is how many lines of outputs a page shows; the last ones.
@@ -60,6 +65,7 @@ func (s *Server) readStep(ctx context.Context, id, step string) (b stepPage, err
 	if !b.Run.Closed() {
 		if now, failed := s.Client.QueryStep(ctx, b.Run, step); failed == nil {
 			b.addWaiting(s.Client.Server, now)
+			b.addSigning(s.Client.Server, now)
 		}
 	}
 	if b.Digest != "" {
@@ -92,6 +98,22 @@ func (b *stepPage) addWaiting(server tasks.Server, now protocol.StepNow) {
 			if now.Undo.State == string(compensations.Parked) || isEnd {
 				b.Ways = append(b.Ways, way)
 			}
+		}
+	}
+}
+
+// addSigning adds how a decision is signed, where only signed ones count.
+func (b *stepPage) addSigning(server tasks.Server, now protocol.StepNow) {
+	command := func(verb, more string) string {
+		return fmt.Sprintf("%s %s %s %s%s", server.StarterCommand(), verb, terminal.ShellQuote(b.Run.ID),
+			terminal.ShellQuote(now.Step.ID), more)
+	}
+	switch {
+	case now.Gate != nil && now.Gate.Token != "":
+		b.Sign = []string{command("approve", ""), command("reject", " --why WHY")}
+	case now.Park != nil && now.Park.Token != "", now.Undo != nil && now.Undo.Token != "":
+		for _, way := range b.Ways {
+			b.Sign = append(b.Sign, command("resolve", " --do "+string(way.Do)))
 		}
 	}
 }

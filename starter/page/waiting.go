@@ -31,12 +31,12 @@ const (
 	inBatch = 50
 )
 
-// batches puts together what is alike: gates of the same agent for the same action. What is risky
-// is decided one by one.
+// batches puts together what is alike: gates of the same agent for the same action. What is risky,
+// or must be signed, is decided one by one.
 func batches(items []item) (all []batch) {
 	at := map[string]int{}
 	for _, i := range items {
-		if i.Kind != gate || i.Risk == activities.High {
+		if i.Kind != gate || i.Risk == activities.High || i.Signed {
 			all = append(all, batch{Agent: i.Agent, Action: i.Action, Items: []item{i}})
 			continue
 		}

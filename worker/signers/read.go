@@ -161,7 +161,7 @@ func readTime(option, value string) (time.Time, error) {
 func checkPerson(keys []key, k key) error {
 	for _, other := range keys {
 		if bytes.Equal(other.public.Marshal(), k.public.Marshal()) {
-			return fmt.Errorf("this key stands in line %d as well; write it once, with all names of its person", other.line)
+			return fmt.Errorf("line %d has this key too; write it once, with all names of its person", other.line)
 		}
 	}
 	return nil

@@ -182,8 +182,8 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 	case s.Gate.view.Token != "" && d.Signature == "":
 		return nil, fmt.Errorf("step %q: %w", d.Step, errUnsigned)
 	case s.Gate.view.Token != "" && (clipDecision(d).Who != d.Who || clipDecision(d).Why != d.Why):
-		return nil, fmt.Errorf("step %q: who or why is too long to be kept: give at most %d and %d bytes, and sign that",
-			d.Step, payload.MaxName, payload.MaxWhy)
+		return nil, fmt.Errorf("step %q: who or why is too long to be kept: give at most %s and %s, and sign that", d.Step,
+			activities.CountOf(payload.MaxName, "byte"), activities.CountOf(payload.MaxWhy, "byte"))
 	case approved:
 		view := s.Gate.view
 		if err := view.Change.Policy.Counts(g.agent(), view.Assents, s.Gate.assentOf(clipDecision(d), g.now())); err != nil {
