@@ -114,7 +114,7 @@ func TestAFileWithAMistakeIsRefusedAtItsLine(t *testing.T) {
 		"ann namespaces=\"*\" " + ann.line:      "write them out",
 		"ann no-touch-required " + ann.line:     `option "no-touch-required" is not known`,
 		"ann valid-before=\"2027\" " + ann.line: `"2027" is no time`,
-		"ann " + ann.line + "\nbob " + ann.line: "allowed_signers:2: this key stands in line 1 as well",
+		"ann " + ann.line + "\nbob " + ann.line: "allowed_signers:2: line 1 has this key too",
 	} {
 		_, err := Open(write(t, "allowed_signers", written), "")
 		require.ErrorContains(t, err, refusal, written)
