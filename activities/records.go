@@ -51,6 +51,8 @@ type Record struct {
 	Until time.Time `json:"until,omitzero"`
 	// Undone says, of a released record, that its step was undone before.
 	Undone bool `json:"undone,omitempty"`
+	// Unchanged says that the step had nothing to do, and has done nothing.
+	Unchanged bool `json:"unchanged,omitempty"`
 	// Bytes is the record's size on disk without the tombstone.
 	Bytes int64 `json:"bytes"`
 	// Holders are those who need it for an undo after the end of its task.

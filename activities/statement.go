@@ -56,6 +56,10 @@ type Signers interface {
 	Verify(s Statement, signature string) (key string, err error)
 }
 
+// MaxSignature is how long a signature may be, in bytes: one by an RSA key of 16,384 bits has 6 KB. It
+// is checked before a signature goes anywhere: what is too long for the history would end a task.
+const MaxSignature = 8 << 10
+
 // Signing is how a decision about a park was signed, for the worker that carries it out.
 type Signing struct {
 	Task      string    `json:"task"`

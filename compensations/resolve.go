@@ -51,8 +51,12 @@ func ParseResolution(raw []byte) (Resolution, error) {
 	return r.Clip(), nil
 }
 
-// Clip returns r with its texts cut to what a history and a report have room for.
+// Clip returns r with its texts cut to what a history and a report have room for. A signature that is
+// too long for one is none.
 func (r Resolution) Clip() Resolution {
+	if len(r.Signature) > activities.MaxSignature {
+		r.Signature = ""
+	}
 	r.Step, r.Do, r.Who, r.Why = clip(r.Step, maxName), Do(clip(string(r.Do), maxName)), clip(r.Who, maxName),
 		clip(r.Why, maxWhy)
 	return r

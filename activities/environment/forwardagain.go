@@ -81,7 +81,7 @@ func (a *rollback) goForward(ctx context.Context, t *journal.Token, rec record,
 		if err != nil {
 			return u, err
 		}
-		if drift := left.drift(); !left.none() && d.Force != drift.Digest {
+		if drift := left.drift(); !left.same() && d.Force != drift.Digest {
 			if beaten, err := a.isBeaten(t, made); err != nil || beaten {
 				if err != nil {
 					return u, err
@@ -174,7 +174,7 @@ func (a *rollback) verify(ctx context.Context, rec record, n int) (u activities.
 	u = activities.Undone{Outcome: activities.Restored, Observed: fmt.Sprintf(
 		"environment %s is as in checkpoint %s again; checkpoint %s has what the rollback had left", rec.Environment, rec.ID,
 		idOf(rec.Entry.Token, tryName(n)))}
-	if !left.none() {
+	if !left.same() {
 		u.Outcome, u.Losses = activities.Compensated, left.lines()
 		u.Observed += "; it has changed again since"
 	}

@@ -264,11 +264,11 @@ func (a *rollback) Observe(ctx context.Context, e activities.Entry) (o activitie
 	if err != nil {
 		return o, err
 	}
-	if left.none() {
+	if left.same() {
 		return activities.Observation{State: activities.AsLeft, Detail: "it is as in checkpoint " + rec.To}, nil
 	}
 	before, err := a.compare(ctx, rec, rec.ID)
-	if err == nil && before.none() {
+	if err == nil && before.same() {
 		return activities.Observation{State: activities.AsBefore, Detail: "it is as in checkpoint " + rec.ID}, nil
 	}
 	return activities.Observation{State: activities.Elsewise, Drift: left.drift()}, err

@@ -44,7 +44,7 @@ func New(c Config) (activities.World, error) {
 		return opened, err
 	}
 	opened.Journal = func(context.Context) (string, error) { return w.journal.Mark() }
-	opened.Records = journal.Records{Journal: w.journal}
+	opened.Records = records{kept{Journal: w.journal}, w}
 	return opened, nil
 }
 

@@ -16,7 +16,7 @@ const calmEnd = 5 * time.Second
 
 // Serve answers requests until ctx ends.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	stopped := context.AfterFunc(ctx, func() {
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), calmEnd)
 		defer cancel()

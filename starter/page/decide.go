@@ -47,6 +47,9 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, p bearer.Person)
 		d.with = json.RawMessage(with)
 	}
 	told, err := s.send(r.Context(), d)
+	if unseen, isSent := errors.AsType[tasks.Unseen](err); isSent {
+		told, err = unseen.Error(), nil
+	}
 	if err == nil {
 		tell(w, r, taskPath(d.task), told)
 		return
@@ -140,6 +143,7 @@ func (s *Server) decideMany(w http.ResponseWriter, r *http.Request, p bearer.Per
 		return
 	}
 	var refused []string
+	unseen := 0
 	for _, one := range about {
 		parts := strings.SplitN(one, " ", 3)
 		if len(parts) != 3 {
@@ -147,12 +151,18 @@ func (s *Server) decideMany(w http.ResponseWriter, r *http.Request, p bearer.Per
 			return
 		}
 		d := decision{digest: parts[0], task: parts[1], step: parts[2], do: do, who: p.Name, why: why}
-		if _, err := s.send(r.Context(), d); err != nil {
+		_, err := s.send(r.Context(), d)
+		if _, isSent := errors.AsType[tasks.Unseen](err); isSent {
+			unseen++
+		} else if err != nil {
 			refused = append(refused, fmt.Sprintf("%s of %s: %v", d.step, d.task, err))
 		}
 	}
 	done := map[string]string{"approve": "approved", "reject": "rejected"}[do]
-	text := fmt.Sprintf("%s: %d of %d", done, len(about)-len(refused), len(about))
+	text := fmt.Sprintf("%s: %d of %d", done, len(about)-len(refused)-unseen, len(about))
+	if unseen > 0 {
+		text += fmt.Sprintf("; sent, with no worker yet that acts on it: %d", unseen)
+	}
 	if len(refused) > 0 {
 		text += "; not decided: " + strings.Join(refused, "; ")
 	}

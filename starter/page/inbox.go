@@ -3,7 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
-	"maps"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +30,7 @@ type inbox struct {
 	tasks map[string]waiting // by id
 	at    time.Time          // when it was read last
 	read  chan struct{}      // closed once it is read the next time
+	more  bool               // there are more than are known
 	err   error
 }
 
@@ -107,43 +108,52 @@ func (b *inbox) watch(ctx context.Context) {
 	}
 }
 
-// refresh asks the server which tasks wait, and those that have changed for what.
+// refresh asks the server which tasks wait, and those that have changed for what. What a task has
+// answered is shown at once, however long others take.
 func (b *inbox) refresh(ctx context.Context) {
-	listed, err := b.client.ListWaiting(ctx, maxWaiting)
-	b.mu.Lock()
-	before := maps.Clone(b.tasks)
-	b.mu.Unlock()
-	if err != nil { // a failed look is no finding: what was known stays, and the page says so
-		b.set(before, err)
-		return
-	}
-	now, known := make([]waiting, len(listed)), map[string]waiting{}
-	asked, ctx := errgroup.WithContext(ctx)
-	asked.SetLimit(maxAsked)
-	for i, t := range listed {
-		earlier, isThere := before[t.ID]
-		if isThere && sameWait(earlier.listed, t) && time.Since(earlier.read) < readAgain {
-			now[i] = earlier
-			continue
-		}
-		asked.Go(func() error {
-			now[i] = b.ask(ctx, t)
+	listed, more, err := b.client.ListWaiting(ctx, maxWaiting)
+	asked := b.list(listed, more, err)
+	answering, ctx := errgroup.WithContext(ctx)
+	answering.SetLimit(maxAsked)
+	for _, t := range asked {
+		answering.Go(func() error {
+			w := b.ask(ctx, t)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.tasks[t.ID] = w
 			return nil
 		})
 	}
-	_ = asked.Wait() // none fails
-	for _, w := range now {
-		known[w.listed.ID] = w
-	}
-	b.set(known, nil)
-}
-
-func (b *inbox) set(known map[string]waiting, err error) {
+	_ = answering.Wait() // none fails
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tasks, b.err, b.at = known, err, time.Now()
+	if err == nil { // a failed look is no finding: what was known stays, and the page says so
+		b.at = time.Now()
+	}
 	close(b.read)
 	b.read = make(chan struct{})
+}
+
+// list takes over which tasks wait, and returns those that have to be asked for what.
+func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks.Listed) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err = err; err != nil {
+		return nil
+	}
+	b.more = more
+	before := b.tasks
+	b.tasks = make(map[string]waiting, len(listed))
+	for _, t := range listed {
+		w, isThere := before[t.ID]
+		if isThere {
+			b.tasks[t.ID] = w
+		}
+		if !isThere || !sameWait(w.listed, t) || time.Since(w.read) > readAgain {
+			asked = append(asked, t)
+		}
+	}
+	return asked
 }
 
 // sameWait says that the server lists nothing new of a task.
@@ -163,10 +173,10 @@ func (b *inbox) forget(id string) {
 
 // ask asks a task for what waits.
 func (b *inbox) ask(ctx context.Context, t tasks.Listed) waiting {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	limited, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	w := waiting{listed: t, read: time.Now()}
-	s, err := b.client.QueryState(ctx, t.ID, t.RunID)
+	w := waiting{listed: t, read: time.Now()} // what happens while it answers is asked about again
+	s, err := b.client.QueryState(limited, t.ID, t.RunID)
 	if err != nil {
 		w.items = []item{{Task: t.ID, Name: t.Name, Agent: t.Agent, Kind: silent,
 			Step: cmp.Or(t.Gate, t.Parked), Summary: "no worker says what waits: " + err.Error()}}
@@ -230,8 +240,12 @@ func (b *inbox) all(ctx context.Context) (items []item, problem string) {
 	switch {
 	case b.err != nil:
 		problem = "The list may be out of date: " + b.err.Error()
+	case b.at.IsZero():
+		problem = "The list is being read."
 	case time.Since(b.at) > patience+lookAgain:
 		problem = "The list is not up to date yet: the server, or a task, takes its time to answer."
+	case b.more:
+		problem = fmt.Sprintf("More tasks wait than the %d that were started last, which are shown.", maxWaiting)
 	}
 	return items, problem
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"crypto/rand"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ const (
 type sessions struct {
 	mu    sync.Mutex
 	all   map[string]session
-	tries *rate.Limiter
+	tries map[string]*rate.Limiter // by address
 }
 
 type session struct {
@@ -32,7 +33,24 @@ type session struct {
 }
 
 func newSessions() *sessions {
-	return &sessions{all: map[string]session{}, tries: rate.NewLimiter(rate.Every(time.Second), 10)}
+	return &sessions{all: map[string]session{}, tries: map[string]*rate.Limiter{}}
+}
+
+// mayTry reports whether somebody at an address may try another token now.
+func (s *sessions) mayTry(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.tries) >= maxSessions { // somebody has many addresses
+		clear(s.tries)
+	}
+	if s.tries[host] == nil {
+		s.tries[host] = rate.NewLimiter(rate.Every(time.Second), 10)
+	}
+	return s.tries[host].Allow()
 }
 
 func (s *sessions) open(token bearer.Digest, now time.Time) (id string) {
@@ -88,7 +106,7 @@ func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
-	if !s.sessions.tries.Allow() {
+	if !s.sessions.mayTry(r.RemoteAddr) {
 		w.Header().Set("Retry-After", "1")
 		s.render(w, r, http.StatusTooManyRequests, "signin",
 			view{Title: "Sign in", Problem: "Too many tries; wait a second."})

@@ -75,6 +75,8 @@ func commonFolder(items []item) (folder string) {
 
 // inboxPage is the page of what waits.
 type inboxPage struct {
+	// Stale says why the list may not be what waits now; empty if it is.
+	Stale   string
 	Batches []batch
 	Filter  string
 	Shown   int
@@ -115,11 +117,11 @@ func (s *Server) showInbox(w http.ResponseWriter, r *http.Request, p bearer.Pers
 
 func (s *Server) inboxView(r *http.Request, p bearer.Person) view {
 	items, problem := s.inbox.all(r.Context())
-	body := inboxPage{Filter: strings.TrimSpace(r.FormValue("q")), All: len(items)}
+	body := inboxPage{Stale: problem, Filter: strings.TrimSpace(r.FormValue("q")), All: len(items)}
 	items = slices.DeleteFunc(items, func(i item) bool { return !i.has(body.Filter) })
 	body.Shown = len(items)
 	body.Batches, body.Pages = turn(batches(items), r)
-	return view{Title: fmt.Sprintf("Waiting (%d)", body.All), Person: p, Problem: problem, Stream: streamOf(r), Body: body}
+	return view{Title: fmt.Sprintf("Waiting (%d)", body.All), Person: p, Stream: streamOf(r), Body: body}
 }
 
 // has says that what a person looks for is in one of the texts.

@@ -37,8 +37,14 @@ func Gate(w io.Writer, g protocol.GateView) {
 	fmt.Fprintf(w, "  until     %s, then it counts as rejected\n", terminal.LocalTime(g.Until, "2006-01-02 15:04"))
 }
 
-// GateWays prints three ways to approve, and how to reject.
+// GateWays prints three ways to approve, and how to reject; where only signed decisions count, one.
 func GateWays(w io.Writer, server tasks.Server, id string, g protocol.GateView) {
+	if g.Token != "" { // a bare signal decides nothing
+		fmt.Fprintf(w, "  approve it: %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id),
+			terminal.ShellQuote(g.Step))
+		writeRejectWay(w, server, id, g)
+		return
+	}
 	payload := signalPayload(protocol.Decision{Step: g.Step, Digest: g.Digest})
 	fmt.Fprintf(w, "  approve it in one of three ways:\n")
 	fmt.Fprintf(w, "    1. %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id),
@@ -49,6 +55,10 @@ func GateWays(w io.Writer, server tasks.Server, id string, g protocol.GateView) 
 		page = "in the Temporal UI, on the page of the task"
 	}
 	fmt.Fprintf(w, "    3. %s\n       Send a Signal, name: %s, JSON: %s\n", page, protocol.SignalApprove, payload)
+	writeRejectWay(w, server, id, g)
+}
+
+func writeRejectWay(w io.Writer, server tasks.Server, id string, g protocol.GateView) {
 	fmt.Fprintf(w, "  or reject it: %s reject %s %s --why WHY\n", server.StarterCommand(), terminal.ShellQuote(id),
 		terminal.ShellQuote(g.Step))
 }

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -88,7 +89,9 @@ func (s *Server) registerTasks(api huma.API) {
 		Summary: "List what has happened in a task", Errors: failures()}, s.getTrace)
 	decide := func(id, summary string) huma.Operation {
 		return huma.Operation{OperationID: id + "-step", Method: http.MethodPost, Path: taskPath + "/steps/{step}/" + id,
-			Summary: summary, Errors: failures(http.StatusConflict)}
+			Summary: summary, Errors: failures(http.StatusConflict, http.StatusGatewayTimeout),
+			Description: "It bears the digest of what was shown: about anything else it decides nothing (409). 504: it was " +
+				"sent, and takes effect once a worker serves the task."}
 	}
 	huma.Register(api, decide("approve", "Approve what waits at a gate"),
 		func(ctx context.Context, in *gateDecision) (*answer[protocol.DecisionAnswer], error) {
@@ -193,6 +196,9 @@ func (s *Server) resolve(ctx context.Context, in *parkDecision) (*answer[protoco
 
 // decided is what a decision has come to; one that decides nothing is a conflict with what is there.
 func decided(got protocol.DecisionAnswer, err error) (*answer[protocol.DecisionAnswer], error) {
+	if _, isSent := errors.AsType[tasks.Unseen](err); isSent {
+		return nil, huma.Error504GatewayTimeout(err.Error())
+	}
 	if err != nil {
 		return nil, huma.Error409Conflict(err.Error())
 	}

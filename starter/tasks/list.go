@@ -139,11 +139,10 @@ func (c *Client) ListIDs(ctx context.Context, f Filter) (ids []string, err error
 	return ids, err
 }
 
-// ListWaiting returns at most so many tasks that wait for a person, as the server has them: it asks
-// no worker.
-func (c *Client) ListWaiting(ctx context.Context, limit int) ([]Listed, error) {
-	found, _, err := c.search(ctx, Filter{NeedsPerson: true, Limit: limit})
-	return found, err
+// ListWaiting returns at most so many tasks that wait for a person, as the server has them, and
+// whether there are more: it asks no worker.
+func (c *Client) ListWaiting(ctx context.Context, limit int) (found []Listed, more bool, err error) {
+	return c.search(ctx, Filter{NeedsPerson: true, Limit: limit})
 }
 
 // List returns at most f.Limit tasks, and whether there are more.

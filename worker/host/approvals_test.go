@@ -109,6 +109,7 @@ func TestOnlyASignedDecisionOpensAGate(t *testing.T) {
 		"another time":          {change(func(d *protocol.Decision) { d.At = d.At.Add(time.Second) }), "is not over this decision"},
 		"for another task":      {change(func(d *protocol.Decision) { d.Signature, d.At, d.Why = forOther.Signature, forOther.At, "" }), "is not over this decision"},
 		"a rejection":           {s.decision(run, g, activities.Reject, "ann", "no"), "is not over this decision"},
+		"no signature at all":   {change(func(d *protocol.Decision) { d.Signature = strings.Repeat("x", 1<<20) }), "the signature has 1048576 bytes, more than 8192"},
 		"a key that none knows": {s.decision(run, g, activities.Approve, "eve", ""), "is not one of the worker's signers"},
 	} {
 		err := s.send(run, protocol.UpdateApprove, c.d)
@@ -127,7 +128,8 @@ func TestOnlyASignedDecisionOpensAGate(t *testing.T) {
 	s.hasNoRecord()
 
 	bad := change(func(d *protocol.Decision) { d.Who = "bob" })
-	for _, d := range []protocol.Decision{{Step: g.Step, Digest: g.Digest, Who: "ann"}, bad, valid} {
+	long := change(func(d *protocol.Decision) { d.Signature = strings.Repeat("x", 1<<20) })
+	for _, d := range []protocol.Decision{{Step: g.Step, Digest: g.Digest, Who: "ann"}, long, bad, valid} {
 		require.NoError(t, s.Client.SignalWorkflow(t.Context(), run.GetID(), "", protocol.SignalApprove, d))
 	}
 	report, err := s.end(run)

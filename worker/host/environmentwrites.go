@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -34,8 +35,9 @@ func (b builtin) findWrites(ctx context.Context, r environment.WritesRequest) (f
 		records, problems, err := journals[world].Records(ctx)
 		if err != nil {
 			problems = append(problems, err)
+			found.Blind = append(found.Blind, partsOf(world, r.Parts)...)
 		}
-		for _, p := range problems {
+		for _, p := range problems[:min(len(problems), activities.MaxItems)] {
 			found.Unread = append(found.Unread, b.host().Masker().String(fmt.Sprintf("world %s: %v", world, p)))
 		}
 		for _, record := range records {
@@ -55,19 +57,30 @@ func (b builtin) findWrites(ctx context.Context, r environment.WritesRequest) (f
 			if err != nil {
 				return found, err
 			}
-			w := environment.Write{Task: record.Owner.Workflow, Step: record.Entry.Step, At: record.Since,
+			w := environment.Write{Task: record.Owner.Workflow, At: record.Since,
 				Open: !owner.gone && (owner.needed || busy[owner.Task]), Ended: owner.over}
 			for _, w.Part = range touched {
-				found.All = append(found.All, w)
+				found.Merge(w)
 			}
 		}
 	}
+	found.Fit()
 	return found, nil
 }
 
-// standsNoLonger reports whether what a step has done was undone.
+// partsOf are the parts that a world itself puts back.
+func partsOf(world string, parts []environment.NamedForTask) (names []string) {
+	for _, p := range parts {
+		if of, _, _ := strings.Cut(p.Uses, "."); of == world {
+			names = append(names, p.Part)
+		}
+	}
+	return names
+}
+
+// standsNoLonger reports whether a step has done nothing, or what it has done was undone.
 func standsNoLonger(r activities.Record) bool {
-	return r.Undone || r.State == activities.RecordUndone && !r.Ended.IsZero()
+	return r.Unchanged || r.Undone || r.State == activities.RecordUndone && !r.Ended.IsZero()
 }
 
 // nameParts names each part as the entry of a step would that puts it back.

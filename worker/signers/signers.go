@@ -57,18 +57,15 @@ func (s *Signers) Verify(about activities.Statement, signature string) (string, 
 	return fingerprint, nil
 }
 
-// maxSignature is longer than any: one of an RSA key of 16,384 bits has 6 KB.
-const maxSignature = 8 << 10
-
 // parse reads an armored signature. There is one way to write each.
 func parse(signature string) (*sshsig.Signature, error) {
 	if signature == "" {
 		return nil, errors.New("it is not signed, and a bare name is only a claim; sign it with `starter approve`, " +
 			"`starter reject` or `starter resolve` and --key")
 	}
-	if len(signature) > maxSignature {
+	if len(signature) > activities.MaxSignature {
 		return nil, fmt.Errorf("its signature has %s, at most %d are read", activities.CountOf(len(signature), "byte"),
-			maxSignature)
+			activities.MaxSignature)
 	}
 	block, rest := pem.Decode([]byte(signature))
 	if block == nil || block.Type != sshsig.PEMType || len(block.Headers) > 0 || len(bytes.TrimSpace(rest)) > 0 {

@@ -63,7 +63,10 @@ func (t *Task) decideGate(ctx workflow.Context, d protocol.Decision, approved bo
 	case gate.view.Token == "":
 		t.Gates.take(gate, d, approved)
 	default:
-		gate, err = t.Gates.takeSigned(ctx, d, approved)
+		err = t.proofs.takeUpdate(ctx, d.Step, func(ctx workflow.Context) (err error) {
+			gate, err = t.Gates.takeSigned(ctx, d, approved)
+			return err
+		})
 	}
 	if err != nil {
 		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
@@ -103,7 +106,16 @@ func (t *Task) CheckResolution(r protocol.Resolution) error {
 func (t *Task) decidePark(ctx workflow.Context, r protocol.Resolution) (protocol.DecisionAnswer, error) {
 	t.Inbox.HandleSignals()
 	r.Key, r.Task = "", "" // not for the sender to say
-	d, err := t.resolveProved(ctx, r)
+	var d *parkDecision
+	var err error
+	if _, isSigned := t.statementOf(r); !isSigned {
+		d, err = t.carryOut(r)
+	} else {
+		err = t.proofs.takeUpdate(ctx, r.Step, func(ctx workflow.Context) (err error) {
+			d, err = t.resolveProved(ctx, r)
+			return err
+		})
+	}
 	if err != nil {
 		return protocol.DecisionAnswer{}, protocol.RefuseDecision(err)
 	}

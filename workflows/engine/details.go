@@ -119,8 +119,12 @@ func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
 	if g.Waits != "" {
 		fmt.Fprintf(b, "Approvals: %s\n\n", payload.Cell(g.Waits))
 	}
-	fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove,
-		protocol.SignalReject, signal)
+	if g.Token != "" {
+		b.WriteString("Only signed decisions count: use `starter approve` or `starter reject`\n\n")
+	} else {
+		fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove,
+			protocol.SignalReject, signal)
+	}
 	if !whole {
 		return
 	}
@@ -223,8 +227,14 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	if s.Drift != nil && len(s.Drift.Diff) > parkDiffBytes {
 		b.WriteString(wholeElsewhere)
 	}
+	if s.Token != "" {
+		fmt.Fprintf(b, onlySigned, ways)
+		return
+	}
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s) with\n\n```json\n%s\n```\n\n", compensations.SignalResolve, ways, signal)
 }
+
+const onlySigned = "Only signed decisions count: use `starter resolve` (do: %s)\n\n"
 
 func writeParkedStep(b *strings.Builder, p protocol.ParkView) {
 	var ways []string
@@ -234,6 +244,10 @@ func writeParkedStep(b *strings.Builder, p protocol.ParkView) {
 	signal, _ := json.MarshalIndent(protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step,
 		Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
 	fmt.Fprintf(b, "### Parked: step `%s` failed and needs a person\n\n%s\n\n", p.Step, payload.Cell(p.Reason))
+	if p.Token != "" {
+		fmt.Fprintf(b, onlySigned, strings.Join(ways, ", "))
+		return
+	}
 	fmt.Fprintf(b, "Send the signal `%s` (do: %s; retry may give other parameters as `with`) with\n\n```json\n%s\n```\n\n",
 		compensations.SignalResolve, strings.Join(ways, ", "), signal)
 }

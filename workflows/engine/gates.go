@@ -119,31 +119,27 @@ func (g *gates) decide(payload []byte, approved bool) error {
 		g.take(gate, d, approved)
 		return nil
 	}
-	g.proofs.takeSignal(verdictOf(approved), d.Step, func(ctx workflow.Context) error {
+	return g.proofs.takeSignal(verdictOf(approved), d.Step, func(ctx workflow.Context) error {
 		_, err := g.takeSigned(ctx, d, approved)
 		return err
 	})
-	return nil
 }
 
-// takeSigned has a gate decided by a signed decision once it is proved, if it still fits then. Decisions
-// about one gate are verified in their order.
-func (g *gates) takeSigned(ctx workflow.Context, d protocol.Decision, approved bool) (decided *gate, err error) {
-	err = g.proofs.inTurn(ctx, d.Step, func(ctx workflow.Context) error {
-		gate, err := g.findGate(d, approved)
-		if err != nil {
-			return err
-		}
-		d.Key, err = g.proofs.verify(ctx, gate.view.Statement(g.proofs.task, verdictOf(approved), d), d.Signature)
-		if err != nil {
-			return err
-		}
-		if decided, err = g.findGate(d, approved); err == nil {
-			g.take(decided, d, approved)
-		}
-		return err
-	})
-	return decided, err
+// takeSigned has a gate decided by a signed decision once it is proved, if it still fits then. It is
+// called when it is the turn of the decision.
+func (g *gates) takeSigned(ctx workflow.Context, d protocol.Decision, approved bool) (*gate, error) {
+	gate, err := g.findGate(d, approved)
+	if err != nil {
+		return nil, err
+	}
+	d.Key, err = g.proofs.verify(ctx, gate.view.Statement(g.proofs.task, verdictOf(approved), d), d.Signature)
+	if err != nil {
+		return nil, err
+	}
+	if gate, err = g.findGate(d, approved); err == nil {
+		g.take(gate, d, approved)
+	}
+	return gate, err
 }
 
 func verdictOf(approved bool) string {
@@ -181,6 +177,9 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 			s.Gate.view.Digest.Short())
 	case s.Gate.view.Token != "" && d.Signature == "":
 		return nil, fmt.Errorf("step %q: %w", d.Step, errUnsigned)
+	case len(d.Signature) > activities.MaxSignature:
+		return nil, fmt.Errorf("step %q: the signature has %s, more than %d", d.Step,
+			activities.CountOf(len(d.Signature), "byte"), activities.MaxSignature)
 	case s.Gate.view.Token != "" && (clipDecision(d).Who != d.Who || clipDecision(d).Why != d.Why):
 		return nil, fmt.Errorf("step %q: who or why is too long to be kept: give at most %s and %s, and sign that", d.Step,
 			activities.CountOf(payload.MaxName, "byte"), activities.CountOf(payload.MaxWhy, "byte"))
@@ -225,7 +224,7 @@ func (g *gate) assentOf(d protocol.Decision, now time.Time) activities.Assent {
 		d.Who = protocol.OrSomebody(d.Who)
 	}
 	a := activities.Assent{Who: d.Who, Why: d.Why, At: now}
-	if d.Signature != "" {
+	if g.view.Token != "" {
 		a.At, a.Opening, a.Signature, a.Key = d.At, g.view.Digest, d.Signature, d.Key
 	}
 	return a

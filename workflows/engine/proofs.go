@@ -21,8 +21,23 @@ type proofs struct {
 	inbox   *inbox.Inbox
 	changed func() // a decision was ignored
 
-	turns map[string]workflow.Mutex // by step: what comes first counts first
-	open  int                       // the number of decisions that are being verified
+	lines map[string]*line // by step
+	open  int              // the number of decisions that are being verified
+}
+
+// line is where decisions about one step wait for their turns, in the order in which they have come:
+// a rejection that came before an approval counts.
+type line struct{ last, served int }
+
+// maxInLine is how many decisions about a step are verified, or wait for that. More are not taken, so
+// that who only sends signals cannot hold up the others for long.
+const maxInLine = 20
+
+// turn is the place of a decision in its line.
+type turn struct {
+	*line
+
+	number int
 }
 
 // proofLimit is how long a worker has to verify a decision. A decision that none has verified decides
@@ -33,31 +48,57 @@ const proofLimit = time.Minute
 var errUnsigned = errors.New("only a signed decision counts here, and a bare name is a claim; sign it with " +
 	"`starter approve`, `starter reject` or `starter resolve` and --key")
 
+// lineUp has a decision about a step wait for its turn. Whoever lines up must also take its turn.
+func (p *proofs) lineUp(step string) (turn, error) {
+	l := p.lines[step]
+	if l == nil {
+		l = &line{}
+		p.lines[step] = l
+	}
+	if l.last-l.served >= maxInLine {
+		return turn{}, fmt.Errorf("step %q: %s wait to be verified already, so this one decided nothing; send it again", step,
+			activities.CountOf(maxInLine, "decision"))
+	}
+	l.last++
+	return turn{l, l.last}, nil
+}
+
+// take carries out a decision when it is its turn.
+func (t turn) take(ctx workflow.Context, carryOut func(workflow.Context) error) error {
+	ctx, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	defer func() { t.served++ }()
+	if err := workflow.Await(ctx, func() bool { return t.served == t.number-1 }); err != nil {
+		return err
+	}
+	return carryOut(ctx)
+}
+
 // takeSignal carries out a decision that came as a signal, once it is proved.
-func (p *proofs) takeSignal(signal, step string, carryOut func(workflow.Context) error) {
+func (p *proofs) takeSignal(signal, step string, carryOut func(workflow.Context) error) error {
+	t, err := p.lineUp(step)
+	if err != nil {
+		return err
+	}
 	p.open++
 	ctx, _ := workflow.NewDisconnectedContext(p.ctx)
 	workflow.GoNamed(ctx, signal+" of "+step, func(ctx workflow.Context) {
 		defer func() { p.open-- }()
-		if err := carryOut(ctx); err != nil {
+		if err := t.take(ctx, carryOut); err != nil {
 			p.inbox.Ignore(signal, err)
 			p.changed()
 		}
 	})
+	return nil
 }
 
-// inTurn carries out decisions about a step one after the other, as they have come.
-func (p *proofs) inTurn(ctx workflow.Context, step string, carryOut func(workflow.Context) error) error {
-	if p.turns[step] == nil {
-		p.turns[step] = workflow.NewMutex(p.ctx)
-	}
-	ctx, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	if err := p.turns[step].Lock(ctx); err != nil {
+// takeUpdate carries out a decision that came as an update, once it is proved.
+func (p *proofs) takeUpdate(ctx workflow.Context, step string, carryOut func(workflow.Context) error) error {
+	t, err := p.lineUp(step)
+	if err != nil {
 		return err
 	}
-	defer p.turns[step].Unlock()
-	return carryOut(ctx)
+	return t.take(ctx, carryOut)
 }
 
 // verify returns the fingerprint of the key that proves who has decided. Whatever acts on it verifies

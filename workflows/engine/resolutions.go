@@ -31,25 +31,19 @@ func (t *Task) checkSigned(r protocol.Resolution) error {
 	return nil
 }
 
-// resolveProved carries out a resolution, once it is proved if it must be: those of one step in their
-// order, each if it still fits then.
-func (t *Task) resolveProved(ctx workflow.Context, r protocol.Resolution) (d *parkDecision, err error) {
-	if _, isSigned := t.statementOf(r); !isSigned {
-		return t.carryOut(r)
+// resolveProved carries out a resolution that must be signed, once it is proved, if it still fits then.
+// It is called when it is the turn of the resolution.
+func (t *Task) resolveProved(ctx workflow.Context, r protocol.Resolution) (*parkDecision, error) {
+	if err := t.CheckResolution(r); err != nil {
+		return nil, err
 	}
-	err = t.proofs.inTurn(ctx, r.Step, func(ctx workflow.Context) error {
-		if err := t.CheckResolution(r); err != nil {
-			return err
-		}
-		s, _ := t.statementOf(r)
-		if r.Key, err = t.proofs.verify(ctx, s, r.Signature); err != nil {
-			return err
-		}
-		r.Task = s.Task
-		d, err = t.carryOut(r)
-		return err
-	})
-	return d, err
+	s, _ := t.statementOf(r)
+	key, err := t.proofs.verify(ctx, s, r.Signature)
+	if err != nil {
+		return nil, err
+	}
+	r.Key, r.Task = key, s.Task
+	return t.carryOut(r)
 }
 
 // carryOut has a resolution decide about a step that has failed, or an undo; of an undo the decision

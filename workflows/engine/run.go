@@ -35,7 +35,7 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	t.Schedule = newSchedule(t.details.markStale)
 	agent := func() string { return agentOf(ctx) }
 	t.proofs = &proofs{ctx: ctx, task: workflow.GetInfo(ctx).WorkflowExecution.ID, inbox: t.Inbox,
-		changed: t.details.markStale, turns: map[string]workflow.Mutex{}}
+		changed: t.details.markStale, lines: map[string]*line{}}
 	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, alert: t.SendAlert, agent: agent, proofs: t.proofs,
 		changed: t.details.markStale, now: func() time.Time { return workflow.Now(ctx) }}
 	t.Parks = &parks{
@@ -135,11 +135,10 @@ func (t *Task) resolve(payload []byte) error {
 	if err := cmp.Or(t.CheckResolution(r), t.checkSigned(r)); err != nil {
 		return err
 	}
-	t.proofs.takeSignal(compensations.SignalResolve, r.Step, func(ctx workflow.Context) error {
+	return t.proofs.takeSignal(compensations.SignalResolve, r.Step, func(ctx workflow.Context) error {
 		_, err := t.resolveProved(ctx, r)
 		return err
 	})
-	return nil
 }
 
 // Run takes a task from prepare, which only the first run of a chain calls, to its end.

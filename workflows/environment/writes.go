@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Which tasks have changed a part is known where the part is: by the undo records of their steps. So
@@ -30,12 +32,13 @@ type Writes struct {
 	// Since is the time from which on nothing is forgotten, Unread is what could not be read.
 	Since  time.Time `json:"since"`
 	Unread []string  `json:"unread,omitempty"`
+	// Blind are parts of whose own world the records could not be listed now.
+	Blind []string `json:"blind,omitempty"`
 }
 
-// Write is a change of a part by a step of a task, which stands or may stand.
+// Write is the last change of a part by a task of what stands or may stand.
 type Write struct {
 	Task string    `json:"task"`
-	Step string    `json:"step"`
 	Part string    `json:"part"`
 	At   time.Time `json:"at"`
 	// Open: the task has not ended. Otherwise Ended is when it did; zero if the server no longer knows.
@@ -50,6 +53,8 @@ type Tasks struct {
 	Since time.Time `json:"known_since"`
 	// Unread says which records could not be read.
 	Unread []string `json:"unread,omitempty"`
+	// Blind are parts of whose own world the records could not be listed now.
+	Blind []string `json:"blind,omitempty"`
 }
 
 // TaskWrote is a task that has changed parts, by its last change.
@@ -59,6 +64,46 @@ type TaskWrote struct {
 	At    time.Time `json:"at"`
 	Open  bool      `json:"open,omitempty"`
 	Ended time.Time `json:"ended,omitzero"`
+}
+
+// maxEnded is how many writes of tasks that have ended a host tells of, and maxPast how many tasks a
+// rollback: all of them would not fit into an answer.
+const (
+	maxEnded = 1000
+	maxPast  = 100
+)
+
+// Merge adds a write: of each task and part only the last is told.
+func (w *Writes) Merge(one Write) {
+	i := slices.IndexFunc(w.All, func(have Write) bool { return have.Task == one.Task && have.Part == one.Part })
+	if i < 0 {
+		w.All = append(w.All, one)
+		return
+	}
+	have := &w.All[i]
+	have.Open = have.Open || one.Open
+	if one.At.After(have.At) {
+		have.At = one.At
+	}
+}
+
+// Fit drops the oldest of the writes of tasks that have ended, where they are too many, and says so.
+// Those of open ones all stay.
+func (w *Writes) Fit() {
+	slices.SortFunc(w.All, func(a, b Write) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Task, b.Task)) })
+	ended, dropped := 0, 0
+	w.All = slices.DeleteFunc(w.All, func(one Write) bool {
+		if one.Open {
+			return false
+		}
+		if ended++; ended > maxEnded {
+			dropped++
+		}
+		return ended > maxEnded
+	})
+	if dropped > 0 {
+		w.Unread = append(w.Unread, activities.CountOf(dropped, "earlier change")+" by tasks that have ended")
+	}
 }
 
 // NamesOn are the parts on a host of an environment that is at home on another, or there.
@@ -85,7 +130,7 @@ func (t *Tasks) Add(w Writes) {
 	if t.Since.Before(w.Since) {
 		t.Since = w.Since
 	}
-	t.Unread = append(t.Unread, w.Unread...)
+	t.Unread, t.Blind = append(t.Unread, w.Unread...), append(t.Blind, w.Blind...)
 	for _, each := range w.All {
 		i := slices.IndexFunc(t.Tasks, func(have TaskWrote) bool { return have.Task == each.Task })
 		if i < 0 {
@@ -114,5 +159,5 @@ func (t Tasks) Past(to Checkpoint) (past []TaskWrote) {
 			past = append(past, each)
 		}
 	}
-	return past
+	return past[:min(len(past), maxPast)]
 }

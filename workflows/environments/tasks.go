@@ -1,6 +1,7 @@
 package environments
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +13,21 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// tasks asks each host which tasks have changed the parts that it has.
+// tasksPatience is how long somebody who only looks waits for a host.
+const tasksPatience = 10 * time.Second
+
+// tasks asks each host which tasks have changed the parts that it has, for somebody who looks. What
+// a host does not tell soon is not known.
 func (k *keeper) tasks(ctx workflow.Context) (environment.Tasks, error) {
+	return k.askTasks(ctx, tasksPatience, func(all *environment.Tasks, host string, err error) error {
+		all.Unread = append(all.Unread, fmt.Sprintf("host %s does not answer: %s", host, compensations.Reason(err)))
+		return nil
+	})
+}
+
+// askTasks asks each host; unheard says what becomes of one that does not answer in time.
+func (k *keeper) askTasks(ctx workflow.Context, patience time.Duration,
+	unheard func(all *environment.Tasks, host string, err error) error) (environment.Tasks, error) {
 	all := environment.Tasks{Tasks: []environment.TaskWrote{}}
 	if err := workflow.Await(ctx, func() bool { return k.isRead }); err != nil {
 		return all, err
@@ -24,13 +38,13 @@ func (k *keeper) tasks(ctx workflow.Context) (environment.Tasks, error) {
 			continue
 		}
 		var told environment.Writes
-		if err := k.callWithin(ctx, hostPatience, host, "ask host "+host+" which tasks have changed its parts",
-			environment.WritesActivity, r, &told); err != nil {
-			return all, protocol.RefuseRequestf(environment.Failed,
-				"host %s has not told which tasks have changed parts there, and nothing was touched: %s", host,
-				compensations.Reason(err))
+		err := k.callWithin(ctx, patience, host, "ask host "+host+" which tasks have changed its parts",
+			environment.WritesActivity, r, &told)
+		if err == nil {
+			all.Add(told)
+		} else if err := unheard(&all, host, err); err != nil {
+			return all, err
 		}
-		all.Add(told)
 	}
 	return all, nil
 }
@@ -39,9 +53,20 @@ func (k *keeper) tasks(ctx workflow.Context) (environment.Tasks, error) {
 // from a task that has not ended, except from the one that asks itself.
 func (k *keeper) goPast(ctx workflow.Context, to environment.Checkpoint,
 	s *environment.Step) (past []environment.TaskWrote, notes []string, err error) {
-	all, err := k.tasks(ctx)
+	all, err := k.askTasks(ctx, hostPatience, func(_ *environment.Tasks, host string, err error) error {
+		return protocol.RefuseRequestf(environment.Failed,
+			"host %s has not told which tasks have changed parts there, and nothing was touched: %s", host,
+			compensations.Reason(err))
+	})
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, p := range to.Parts { // a failed look is no finding
+		if slices.Contains(all.Blind, p.Name) && k.Has(p) {
+			return nil, nil, protocol.RefuseRequestf(environment.Busy,
+				"whether a task that has not ended has changed %s cannot be told now, and nothing was touched; try again: %s",
+				p.Name, strings.Join(all.Unread, "; "))
+		}
 	}
 	isOwn := func(t environment.TaskWrote) bool { return s != nil && t.Task == s.Task }
 	for _, t := range all.Tasks {

@@ -41,7 +41,9 @@ func Redo(ctx workflow.Context, input, carry converter.RawValue) (compensations.
 		compiled.Steps = nil
 		for _, s := range steps {
 			if _, again := before.Tokens[s.ID]; again {
-				s.Place = before.Places[s.ID] // where its world has kept what it needs
+				place := before.Places[s.ID] // where its world has kept what it needs
+				place.Signed = s.Place.Signed
+				s.Place = place
 				compiled.Steps = append(compiled.Steps, s)
 			}
 		}
