@@ -203,10 +203,8 @@ type differences struct {
 	digests []string
 }
 
-func (d differences) none() bool { return len(d.changed)+len(d.missing) == 0 }
-
-// same is none, but for the times of folders: each undo of a step that has made a file leaves
-// another one.
+// same reports whether nothing differs but the times of folders: each undo of a step that has made a
+// file leaves another one.
 func (d differences) same() bool {
 	return len(d.missing) == 0 && !slices.ContainsFunc(d.changed, func(c Difference) bool { return c.Changed > c.Times })
 }

@@ -214,8 +214,8 @@ func (c *Client) decideBySignal(ctx context.Context, t Run, name string, about d
 	if ctx.Err() != nil {
 		return answer, ctx.Err()
 	}
-	return answer, Unseen{fmt.Sprintf("task %s was told to %s, and has done nothing about it within %s: it does as soon as "+
-		"a worker serves it; see `starter show %s`", t.ID, name, effectLimit, terminal.ShellQuote(t.ID))}
+	return answer, Unseen{fmt.Sprintf("task %s was told to %s, and has done nothing about it within %s: it does as soon "+
+		"as a worker serves it; see `starter show %s`", t.ID, name, effectLimit, terminal.ShellQuote(t.ID))}
 }
 
 // Unseen is the error of a decision that was sent, and whose effect was not seen in time: it still

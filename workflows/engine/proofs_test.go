@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,9 +28,9 @@ func TestDecisionsAreTakenInTheOrderInWhichTheyHaveCome(t *testing.T) {
 			return nil, err
 		}
 		taken, left := []string{fmt.Sprint(full)}, len(turns)
-		for i := len(turns) - 1; i >= 0; i-- {
+		for i, turn := range slices.Backward(turns) {
 			workflow.Go(ctx, func(ctx workflow.Context) {
-				_ = turns[i].take(ctx, func(ctx workflow.Context) error {
+				_ = turn.take(ctx, func(ctx workflow.Context) error {
 					if i%2 == 0 {
 						_ = workflow.Sleep(ctx, 1)
 					}
