@@ -3,11 +3,14 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"go.temporal.io/api/serviceerror"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/retention"
@@ -54,6 +57,10 @@ func (b builtin) findWrites(ctx context.Context, r environment.WritesRequest) (f
 				continue
 			}
 			owner, err := look.ownerOf(ctx, record)
+			if _, isNone := errors.AsType[*serviceerror.InvalidArgument](err); isNone { // asked again, it answers the same
+				found.Unread = append(found.Unread, fmt.Sprintf("step %s has run outside of any task", record.Entry.Step))
+				continue
+			}
 			if err != nil {
 				return found, err
 			}
