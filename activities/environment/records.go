@@ -23,7 +23,7 @@ func (r records) Records(ctx context.Context) (all []activities.Record, problems
 	all, problems, err = r.kept.Records(ctx)
 	for i := range all {
 		var rec record
-		t, failed := r.world.token(all[i].Entry)
+		t, failed := r.world.journal.Token(all[i].Entry.Token) // an entry of no record names no journal
 		if failed == nil {
 			_, failed = t.Read(journal.Record, &rec)
 		}
