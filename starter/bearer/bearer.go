@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -29,7 +30,11 @@ const (
 	Operator Role = "operator" // also begins: cancels, rolls back, redoes, recovers, takes checkpoints
 )
 
-var roles = []Role{Viewer, Approver, Operator}
+// Roles are all roles, the lowest first.
+var Roles = []Role{Viewer, Approver, Operator}
+
+// RoleNames is a list of them for people.
+func RoleNames() string { return fmt.Sprintf("%s, %s or %s", Viewer, Approver, Operator) }
 
 // MayDecide reports whether the person may decide what waits.
 func (p Person) MayDecide() bool { return p.Role == Approver || p.Role == Operator }
@@ -83,9 +88,8 @@ func Read(file string) (Tokens, error) {
 		}
 		p := Person{fields[0], Operator}
 		if len(fields) == 3 {
-			if p.Role = Role(fields[2]); !slices.Contains(roles, p.Role) {
-				return nil, usage.Errorf("--tokens %s:%d: %q is no role: write %s, %s or %s", file, n, fields[2], Viewer, Approver,
-					Operator)
+			if p.Role = Role(fields[2]); !slices.Contains(Roles, p.Role) {
+				return nil, usage.Errorf("--tokens %s:%d: %q is no role: write %s", file, n, fields[2], RoleNames())
 			}
 		}
 		if earlier, taken := t[fields[1]]; taken {

@@ -32,13 +32,17 @@ type served struct {
 
 // servePage serves the page; tokens are the lines of a file, none for a page without.
 func (d *desk) servePage(tokens ...string) *served {
-	args := []string{"serve", "--listen", "127.0.0.1:0"}
-	if len(tokens) > 0 {
-		file := filepath.Join(d.folder, "tokens")
-		require.NoError(d, os.WriteFile(file, []byte(strings.Join(tokens, "\n")), 0o600))
-		args = append(args, "--tokens", file)
+	if len(tokens) == 0 {
+		return d.servePageWith()
 	}
-	r := d.begin(args...)
+	file := filepath.Join(d.folder, "tokens")
+	require.NoError(d, os.WriteFile(file, []byte(strings.Join(tokens, "\n")), 0o600))
+	return d.servePageWith("--tokens", file)
+}
+
+// servePageWith serves the page with flags, which may say where.
+func (d *desk) servePageWith(flags ...string) *served {
+	r := d.begin(append([]string{"serve", "--listen", "127.0.0.1:0"}, flags...)...)
 	d.prints(r, "/openapi.json")
 	jar, err := cookiejar.New(nil)
 	require.NoError(d, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/internal/httpserve"
 	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/oidc"
 	"github.com/seed-62bf7108/unwind/starter/page"
 	"github.com/seed-62bf7108/unwind/starter/rest"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
@@ -19,7 +20,7 @@ import (
 const serveAddress = "127.0.0.1:7381"
 
 func (p *program) serveCommand() *cobra.Command {
-	var listen, tokens string
+	var listen, tokens, provider string
 	c := &cobra.Command{
 		Use:     "serve",
 		GroupID: groupServe,
@@ -32,20 +33,33 @@ At /api programs find the same, and the checkpoints of environments; the OpenAPI
 
 --tokens names a file with a line for each token: NAME TOKEN ROLE. A viewer looks, an approver also
 decides what waits, and an operator, as whoever has no role, also cancels, rolls back and redoes.
-NAME is who decides, and the owner whose environments the API shows. Without tokens only a loopback
-address is served, and whoever reaches it is you.
+NAME is who decides, and the owner whose environments the API shows.
+
+--oidc names a file that says at which OpenID Connect provider people sign in, and what its groups may
+do here. Without either only a loopback address is served, and whoever reaches it is you.
 
 ` + exitStatuses,
 		Example: `  starter serve
-  starter serve --listen 10.0.0.5:7381 --tokens /etc/unwind/tokens`,
+  starter serve --listen 10.0.0.5:7381 --tokens /etc/unwind/tokens
+  starter serve --listen 10.0.0.5:7381 --oidc /etc/unwind/oidc.yaml`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			known, err := bearer.Read(tokens)
 			if err != nil {
 				return err
 			}
-			if err := checkAddress(listen, serveAddress, len(known) > 0, "--tokens"); err != nil {
+			config, err := oidc.Read(provider)
+			if err != nil {
 				return err
+			}
+			if err := checkAddress(listen, serveAddress, len(known) > 0 || config != nil, "--tokens"); err != nil {
+				return err
+			}
+			d := doors{tokens: known}
+			if config != nil {
+				if d.provider, err = oidc.Discover(cmd.Context(), *config); err != nil {
+					return err
+				}
 			}
 			return p.withConnection(func(ctx context.Context, c *tasks.Client, _ []string) error {
 				l, err := net.Listen("tcp", listen)
@@ -54,20 +68,30 @@ address is served, and whoever reaches it is you.
 				}
 				p.printf("for people: http://%s/\nfor programs: http://%[1]s/api, described at http://%[1]s/openapi.json\n",
 					l.Addr())
-				return httpserve.Serve(ctx, l, handlerOf(ctx, c, known))
+				return httpserve.Serve(ctx, l, handlerOf(ctx, c, d))
 			})(cmd, args)
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", serveAddress, "the `address` to serve at")
 	c.Flags().StringVar(&tokens, "tokens", "", "`file` with a line for each bearer token: NAME TOKEN ROLE")
+	c.Flags().StringVar(&provider, "oidc", "", "`file` that says at which OpenID Connect provider people sign in")
 	return c
 }
 
+// doors are the ways in: bearer tokens, and a provider. Where neither is, everybody is this user.
+type doors struct {
+	tokens   bearer.Tokens
+	provider *oidc.Provider
+}
+
 // handlerOf answers browsers and programs.
-func handlerOf(ctx context.Context, c *tasks.Client, known bearer.Tokens) http.Handler {
-	anybody := bearer.Person{Name: currentUser(), Role: bearer.Operator}
-	api := (&rest.Server{Client: c, Tokens: known, Anybody: anybody, Version: version()}).Handler()
-	pages := &page.Server{Client: c, Tokens: known, Anybody: anybody}
+func handlerOf(ctx context.Context, c *tasks.Client, d doors) http.Handler {
+	var anybody *bearer.Person
+	if len(d.tokens) == 0 && d.provider == nil {
+		anybody = &bearer.Person{Name: currentUser(), Role: bearer.Operator}
+	}
+	api := (&rest.Server{Client: c, Tokens: d.tokens, Anybody: anybody, Version: version()}).Handler()
+	pages := &page.Server{Client: c, Tokens: d.tokens, Provider: d.provider, Anybody: anybody}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages.Handler(ctx))
 	for _, pattern := range []string{"/api/", "/openapi.json", "/openapi.yaml"} {

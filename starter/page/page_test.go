@@ -13,6 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/oidc"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
@@ -82,18 +83,41 @@ func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
 
 func TestASessionEnds(t *testing.T) {
 	s, now := newSessions(), time.Now()
-	id := s.open(bearer.DigestOf("one"), now)
-	token, found := s.find(id, now.Add(sessionLimit-time.Second))
+	one := bearer.Person{Name: "one", Role: bearer.Viewer}
+	id := s.open(one, now)
+	who, found := s.find(id, now.Add(sessionLimit-time.Second))
 	require.True(t, found)
-	require.Equal(t, bearer.DigestOf("one"), token)
+	require.Equal(t, one, who)
 	_, found = s.find(id, now.Add(sessionLimit))
 	require.False(t, found)
-	other := s.open(bearer.DigestOf("two"), now)
+	other := s.open(bearer.Person{Name: "two"}, now)
 	s.close(other)
 	_, found = s.find(other, now)
 	require.False(t, found)
-	s.open(bearer.DigestOf("three"), now.Add(sessionLimit+time.Second))
+	s.open(bearer.Person{Name: "three"}, now.Add(sessionLimit+time.Second))
 	require.Len(t, s.all, 1, "one that has ended takes no room")
+}
+
+func TestASignInBegunAtTheProviderEndsOnce(t *testing.T) {
+	s := newSessions()
+	s.begin(attempt{oidc.Attempt{State: "late"}, "/", time.Now().Add(-time.Second)})
+	_, found := s.take("late")
+	require.False(t, found)
+	s.begin(attempt{oidc.Attempt{State: "one"}, "/tasks", time.Now().Add(time.Minute)})
+	a, found := s.take("one")
+	require.True(t, found)
+	require.Equal(t, "/tasks", a.to)
+	_, found = s.take("one")
+	require.False(t, found)
+}
+
+func TestASignInLeadsToAPageOfThisServer(t *testing.T) {
+	for to, want := range map[string]string{
+		"/tasks/a?page=2": "/tasks/a?page=2", "": "/", "tasks": "/", "//evil.example.com": "/", `/\evil.example.com`: "/",
+		"https://evil.example.com": "/", "javascript:alert(1)": "/", "/\t/evil.example.com": "/",
+	} {
+		require.Equal(t, want, ownPath(to), to)
+	}
 }
 
 func TestNobodyGuessesTokens(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"embed"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/internal/httpserve"
 	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/oidc"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 )
 
@@ -16,10 +18,12 @@ import (
 type Server struct {
 	// Client reaches the tasks.
 	Client *tasks.Client
-	// Tokens are those of persons. Empty: nobody signs in, and everybody is Anybody.
+	// Tokens are those of persons who sign in with one.
 	Tokens bearer.Tokens
-	// Anybody is whoever looks where nobody signs in.
-	Anybody bearer.Person
+	// Provider knows persons who sign in there; nil: none does.
+	Provider *oidc.Provider
+	// Anybody is whoever looks, where nobody signs in; nil: everybody has to.
+	Anybody *bearer.Person
 
 	inbox    *inbox
 	sessions *sessions
@@ -42,6 +46,10 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	mux.Handle("GET /assets/", http.StripPrefix("/assets/", http.FileServerFS(files)))
 	mux.HandleFunc("GET /signin", s.showSignIn)
 	mux.HandleFunc("POST /signin", s.signIn)
+	if s.Provider != nil {
+		mux.HandleFunc("GET /signin/provider", s.goToProvider)
+		mux.HandleFunc("GET "+oidc.CallbackPath, s.comeBack)
+	}
 	mux.HandleFunc("POST /signout", s.signOut)
 	type handler func(http.ResponseWriter, *http.Request, bearer.Person)
 	may := func(pattern string, allowed func(bearer.Person) bool, do handler) {
@@ -49,7 +57,7 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 			p, known := s.person(r)
 			switch {
 			case !known:
-				http.Redirect(w, r, "/signin", http.StatusSeeOther)
+				http.Redirect(w, r, signInFor(r), http.StatusSeeOther)
 			case !allowed(p):
 				s.fail(w, r, p, http.StatusForbidden, "your role, "+string(p.Role)+", does not let you do this")
 			default:
@@ -72,10 +80,18 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 		s.fail(w, r, p, http.StatusNotFound, "there is no such page")
 	})
 	guarded := http.NewCrossOriginProtection().Handler(secure(mux))
-	if len(s.Tokens) == 0 {
+	if s.Anybody != nil {
 		return httpserve.RefuseOtherHosts(guarded)
 	}
 	return guarded
+}
+
+// signInFor is where somebody signs in who then wants to see the page that r asks for.
+func signInFor(r *http.Request) string {
+	if r.Method != http.MethodGet || r.URL.Path == "/" || r.URL.Path == "/stream" {
+		return "/signin"
+	}
+	return "/signin?" + url.Values{"to": {r.URL.RequestURI()}}.Encode()
 }
 
 // contentPolicy lets a page load what is served beside it, and nothing else.

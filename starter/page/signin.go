@@ -1,19 +1,28 @@
 package page
 
 import (
+	"cmp"
 	"crypto/rand"
+	"errors"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/seed-62bf7108/unwind/starter/bearer"
+	"github.com/seed-62bf7108/unwind/starter/oidc"
 )
 
 const (
 	sessionCookie = "unwind-session"
+	// attemptCookie binds a sign-in that has begun at the provider to the browser that has begun it.
+	attemptCookie = "unwind-signin"
+	// attemptLimit is how long a person has at the provider.
+	attemptLimit = 10 * time.Minute
 	// sessionLimit is how long somebody stays signed in.
 	sessionLimit = 12 * time.Hour
 	// maxSessions is how many are signed in at once; then the one who came first has to sign in again.
@@ -22,21 +31,30 @@ const (
 
 // sessions are who is signed in. A server that starts again knows nobody.
 type sessions struct {
-	mu    sync.Mutex
-	all   map[string]session
-	tries map[string]*rate.Limiter // by address
+	mu       sync.Mutex
+	all      map[string]session
+	attempts map[string]attempt       // at the provider, by state
+	tries    map[string]*rate.Limiter // by address
 }
 
 type session struct {
-	token bearer.Digest
+	person bearer.Person
+	until  time.Time
+}
+
+// attempt is a sign-in that has begun at the provider.
+type attempt struct {
+	oidc.Attempt
+
+	to    string // the page that the person wants to see
 	until time.Time
 }
 
 func newSessions() *sessions {
-	return &sessions{all: map[string]session{}, tries: map[string]*rate.Limiter{}}
+	return &sessions{all: map[string]session{}, attempts: map[string]attempt{}, tries: map[string]*rate.Limiter{}}
 }
 
-// mayTry reports whether somebody at an address may try another token now.
+// mayTry reports whether somebody at an address may try to sign in again now.
 func (s *sessions) mayTry(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -53,7 +71,7 @@ func (s *sessions) mayTry(address string) bool {
 	return s.tries[host].Allow()
 }
 
-func (s *sessions) open(token bearer.Digest, now time.Time) (id string) {
+func (s *sessions) open(p bearer.Person, now time.Time) (id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	oldest := ""
@@ -68,15 +86,36 @@ func (s *sessions) open(token bearer.Digest, now time.Time) (id string) {
 		delete(s.all, oldest)
 	}
 	id = rand.Text()
-	s.all[id] = session{token, now.Add(sessionLimit)}
+	s.all[id] = session{p, now.Add(sessionLimit)}
 	return id
 }
 
-func (s *sessions) find(id string, now time.Time) (token bearer.Digest, found bool) {
+func (s *sessions) find(id string, now time.Time) (p bearer.Person, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, found := s.all[id]
-	return one.token, found && now.Before(one.until)
+	return one.person, found && now.Before(one.until)
+}
+
+// begin keeps a sign-in that has begun at the provider.
+func (s *sessions) begin(a attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for state, one := range s.attempts {
+		if time.Now().After(one.until) || len(s.attempts) >= maxSessions {
+			delete(s.attempts, state)
+		}
+	}
+	s.attempts[a.State] = a
+}
+
+// take returns a sign-in that has begun, once.
+func (s *sessions) take(state string) (a attempt, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, found = s.attempts[state]
+	delete(s.attempts, state)
+	return a, found && time.Now().Before(a.until)
 }
 
 func (s *sessions) close(id string) {
@@ -87,39 +126,107 @@ func (s *sessions) close(id string) {
 
 // person is who sends a request; false if that is not known.
 func (s *Server) person(r *http.Request) (bearer.Person, bool) {
-	if len(s.Tokens) == 0 {
-		return s.Anybody, true
+	if s.Anybody != nil {
+		return *s.Anybody, true
 	}
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return bearer.Person{}, false
 	}
-	token, found := s.sessions.find(cookie.Value, time.Now())
-	if !found {
-		return bearer.Person{}, false
-	}
-	return s.Tokens.Find(token)
+	return s.sessions.find(cookie.Value, time.Now())
+}
+
+// signInPage has the ways to sign in.
+type signInPage struct {
+	// To is the page that the person wants to see.
+	To               string
+	Tokens, Provider bool
 }
 
 func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request) {
-	s.render(w, r, http.StatusOK, "signin", view{Title: "Sign in"})
+	s.askToSignIn(w, r, http.StatusOK, "")
+}
+
+func (s *Server) askToSignIn(w http.ResponseWriter, r *http.Request, status int, problem string) {
+	s.render(w, r, status, "signin", view{Title: "Sign in", Problem: problem,
+		Body: signInPage{To: ownPath(r.FormValue("to")), Tokens: len(s.Tokens) > 0, Provider: s.Provider != nil}})
+}
+
+// ownPath is a page of this server, and the first one in the place of all that is none.
+func ownPath(to string) string {
+	u, err := url.Parse(to)
+	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||
+		strings.Contains(to, `\`) {
+		return "/"
+	}
+	return to
+}
+
+// mayTry reports whether the sender may try to sign in again now, and otherwise answers.
+func (s *Server) mayTry(w http.ResponseWriter, r *http.Request) bool {
+	if s.sessions.mayTry(r.RemoteAddr) {
+		return true
+	}
+	w.Header().Set("Retry-After", "1")
+	s.askToSignIn(w, r, http.StatusTooManyRequests, "Too many tries; wait a second.")
+	return false
 }
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {
-	if !s.sessions.mayTry(r.RemoteAddr) {
-		w.Header().Set("Retry-After", "1")
-		s.render(w, r, http.StatusTooManyRequests, "signin",
-			view{Title: "Sign in", Problem: "Too many tries; wait a second."})
+	if !s.mayTry(w, r) {
 		return
 	}
-	token := bearer.DigestOf(r.PostFormValue("token"))
-	if _, known := s.Tokens.Find(token); !known {
-		s.render(w, r, http.StatusUnauthorized, "signin",
-			view{Title: "Sign in", Problem: "This server does not know that token."})
+	p, known := s.Tokens.Find(bearer.DigestOf(r.PostFormValue("token")))
+	if !known {
+		s.askToSignIn(w, r, http.StatusUnauthorized, "This server does not know that token.")
 		return
 	}
-	http.SetCookie(w, cookieOf(r, sessionCookie, s.sessions.open(token, time.Now()), int(sessionLimit.Seconds())))
-	http.Redirect(w, r, "/", http.StatusSeeOther)
+	s.letIn(w, r, p, ownPath(r.PostFormValue("to")))
+}
+
+func (s *Server) letIn(w http.ResponseWriter, r *http.Request, p bearer.Person, to string) {
+	http.SetCookie(w, cookieOf(r, sessionCookie, s.sessions.open(p, time.Now()), int(sessionLimit.Seconds())))
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// goToProvider sends a person to the provider.
+func (s *Server) goToProvider(w http.ResponseWriter, r *http.Request) {
+	if !s.mayTry(w, r) {
+		return
+	}
+	begun, to := s.Provider.Begin(rand.Text(), rand.Text())
+	s.sessions.begin(attempt{begun, ownPath(r.FormValue("to")), time.Now().Add(attemptLimit)})
+	http.SetCookie(w, cookieOf(r, attemptCookie, begun.State, int(attemptLimit.Seconds())))
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// comeBack lets in whom the provider has sent back, into the browser that has gone there.
+func (s *Server) comeBack(w http.ResponseWriter, r *http.Request) {
+	if !s.mayTry(w, r) {
+		return
+	}
+	cookie, err := r.Cookie(attemptCookie)
+	state := r.FormValue("state")
+	begun, found := s.sessions.take(state)
+	http.SetCookie(w, cookieOf(r, attemptCookie, "", -1))
+	if err != nil || cookie.Value != state || !found {
+		s.askToSignIn(w, r, http.StatusUnauthorized, "This sign-in was not begun here, or took too long; try again.")
+		return
+	}
+	if refused := r.FormValue("error"); refused != "" {
+		s.askToSignIn(w, r, http.StatusUnauthorized,
+			"The provider has not signed you in: "+cmp.Or(r.FormValue("error_description"), refused))
+		return
+	}
+	p, err := s.Provider.Finish(r.Context(), begun.Attempt, r.FormValue("code"))
+	switch _, isStranger := errors.AsType[oidc.StrangerError](err); {
+	case isStranger:
+		s.askToSignIn(w, r, http.StatusForbidden, err.Error())
+	case err != nil:
+		s.askToSignIn(w, r, http.StatusUnauthorized, err.Error())
+	default:
+		s.letIn(w, r, p, begun.to)
+	}
 }
 
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {

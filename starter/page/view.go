@@ -134,7 +134,7 @@ func tone(state string) string {
 
 // render writes a page.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
-	v.Waiting, v.SignsIn = s.inbox.count(), len(s.Tokens) > 0
+	v.Waiting, v.SignsIn = s.inbox.count(), s.Anybody == nil
 	if v.Told == "" {
 		v.Told = takeTold(w, r)
 	}

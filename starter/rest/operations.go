@@ -51,7 +51,7 @@ type answer[T any] struct{ Body T }
 const apiPath = "/api/apps/{app_id}/checkpoints"
 
 // whoAmI stands for whoever uses the API.
-func (s *Server) whoAmI(ctx context.Context) string { return s.personOf(ctx).Name + ", over HTTP" }
+func whoAmI(ctx context.Context) string { return personOf(ctx).Name + ", over HTTP" }
 
 func (s *Server) register(api huma.API) {
 	add(api, s, huma.Operation{
@@ -97,7 +97,7 @@ func (s *Server) register(api huma.API) {
 		Summary: "Put the environment back to a checkpoint, and tell of each stage",
 		Description: "Does what rollback does. It sends a stage event for each stage once that is over, and ends with an " +
 			"event done, which has the answer, or problem. A client that goes away ends nothing.",
-		Errors: failures(), Middlewares: huma.Middlewares{s.checkOperator(api), s.checkApp(api)},
+		Errors: failures(), Middlewares: huma.Middlewares{checkOperator(api), s.checkApp(api)},
 	}, map[string]any{"stage": environment.Passed{}, "done": apps.RolledBack{}, "problem": huma.ErrorModel{}},
 		s.rollBackInStages)
 	add(api, s, huma.Operation{
@@ -119,7 +119,7 @@ func (o *AppPath) app() string { return o.App }
 
 // add adds an operation on environments that the request may use.
 func add[In, Out any](api huma.API, s *Server, o huma.Operation, do func(context.Context, *In) (*Out, error)) {
-	o.Middlewares = append(o.Middlewares, s.checkOperator(api))
+	o.Middlewares = append(o.Middlewares, checkOperator(api))
 	huma.Register(api, o, func(ctx context.Context, in *In) (*Out, error) {
 		if _, err := s.find(ctx, any(in).(appNamer).app()); err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func add[In, Out any](api huma.API, s *Server, o huma.Operation, do func(context
 
 func (s *Server) create(ctx context.Context, in *created) (*answer[apps.Checkpoint], error) {
 	r := environment.CheckpointRequest{ID: apps.CheckpointID(in.App, "", in.Key), Trigger: environment.Manual,
-		Who: s.whoAmI(ctx)}
+		Who: whoAmI(ctx)}
 	if asked := in.Body; asked != nil {
 		r.Notes, r.Pinned, r.Trigger = asked.Notes, asked.Pinned, cmp.Or(environment.Trigger(asked.Trigger), r.Trigger)
 	}
@@ -177,7 +177,7 @@ func (s *Server) pin(ctx context.Context, in *CheckpointPath, pinned bool) (*ans
 
 func (s *Server) rollback(ctx context.Context, in *rolledBack) environment.RollbackRequest {
 	return environment.RollbackRequest{To: in.Checkpoint, Safety: apps.CheckpointID(in.App, in.Checkpoint, in.Key),
-		Who: s.whoAmI(ctx)}
+		Who: whoAmI(ctx)}
 }
 
 func (s *Server) rollBack(ctx context.Context, in *rolledBack) (*answer[apps.RolledBack], error) {

@@ -22,10 +22,10 @@ import (
 type Server struct {
 	// Client reaches them.
 	Client *tasks.Client
-	// Tokens are those of owners of environments. Empty: no token is asked for.
+	// Tokens are those of owners of environments.
 	Tokens bearer.Tokens
-	// Anybody is whoever sends a request where no token is asked for.
-	Anybody bearer.Person
+	// Anybody is whoever sends a request, where no token is asked for; nil: one always is.
+	Anybody *bearer.Person
 	// Version is that of the program.
 	Version string
 }
@@ -38,7 +38,7 @@ func (s *Server) Handler() http.Handler {
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", nameSchema)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}}
-	if len(s.Tokens) > 0 {
+	if s.Anybody == nil {
 		config.Security = []map[string][]string{{"token": {}}}
 	}
 	api := humago.New(mux, config)
@@ -46,7 +46,7 @@ func (s *Server) Handler() http.Handler {
 	s.register(api)
 	s.registerTasks(api)
 	guarded := http.NewCrossOriginProtection().Handler(mux)
-	if len(s.Tokens) == 0 {
+	if s.Anybody != nil {
 		return httpserve.RefuseOtherHosts(guarded)
 	}
 	return guarded
@@ -71,8 +71,8 @@ type personKey struct{}
 // authenticate finds whose a token is. A viewer only looks.
 func (s *Server) authenticate(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
-		if len(s.Tokens) == 0 {
-			next(c)
+		if s.Anybody != nil {
+			next(huma.WithValue(c, personKey{}, *s.Anybody))
 			return
 		}
 		borne, _ := strings.CutPrefix(c.Header("Authorization"), "Bearer ")
@@ -90,9 +90,9 @@ func (s *Server) authenticate(api huma.API) func(huma.Context, func(huma.Context
 }
 
 // checkOperator refuses whoever only decides what others have begun.
-func (s *Server) checkOperator(api huma.API) func(huma.Context, func(huma.Context)) {
+func checkOperator(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(c huma.Context, next func(huma.Context)) {
-		if p := s.personOf(c.Context()); c.Method() != http.MethodGet && !p.MayOperate() {
+		if p := personOf(c.Context()); c.Method() != http.MethodGet && !p.MayOperate() {
 			refuseRole(api, c, p)
 			return
 		}
@@ -105,11 +105,9 @@ func refuseRole(api huma.API, c huma.Context, p bearer.Person) {
 }
 
 // personOf is who sends a request.
-func (s *Server) personOf(ctx context.Context) bearer.Person {
-	if p, is := ctx.Value(personKey{}).(bearer.Person); is {
-		return p
-	}
-	return s.Anybody
+func personOf(ctx context.Context) bearer.Person {
+	p, _ := ctx.Value(personKey{}).(bearer.Person) // authenticate has put it there
+	return p
 }
 
 // find finds an environment that the request may use.

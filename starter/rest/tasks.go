@@ -105,7 +105,7 @@ func (s *Server) registerTasks(api huma.API) {
 	begin := func(id, summary string) huma.Operation {
 		return huma.Operation{OperationID: id + "-task", Method: http.MethodPost, Path: taskPath + "/" + id, Summary: summary,
 			DefaultStatus: http.StatusAccepted, Errors: failures(http.StatusConflict),
-			Middlewares: huma.Middlewares{s.checkOperator(api)}}
+			Middlewares: huma.Middlewares{checkOperator(api)}}
 	}
 	huma.Register(api, begin("cancel", "Cancel a task; it unwinds"), s.cancel)
 	huma.Register(api, begin("rollback", "Undo a committed task, or a part of it"), s.rollBackTask)
@@ -179,7 +179,7 @@ func (s *Server) decideGate(ctx context.Context, in *gateDecision,
 		return nil, err
 	}
 	got, err := send(ctx, t, protocol.Decision{Step: in.Step, Digest: activities.Digest(in.Body.Digest),
-		Who: s.personOf(ctx).Name, Why: in.Body.Why})
+		Who: personOf(ctx).Name, Why: in.Body.Why})
 	return decided(got, err)
 }
 
@@ -189,7 +189,7 @@ func (s *Server) resolve(ctx context.Context, in *parkDecision) (*answer[protoco
 		return nil, err
 	}
 	got, err := s.Client.Resolve(ctx, t, protocol.Resolution{With: in.Body.With, Resolution: compensations.Resolution{
-		Step: in.Step, Digest: activities.Digest(in.Body.Digest), Do: compensations.Do(in.Body.Do), Who: s.personOf(ctx).Name,
+		Step: in.Step, Digest: activities.Digest(in.Body.Digest), Do: compensations.Do(in.Body.Do), Who: personOf(ctx).Name,
 		Why: in.Body.Why}})
 	return decided(got, err)
 }
@@ -219,17 +219,17 @@ func (s *Server) rollBackTask(ctx context.Context, in *begun) (*answer[Begun], e
 	if in.Body != nil {
 		part, why = recovery.Part{To: in.Body.To, Step: in.Body.Step}, in.Body.Why
 	}
-	by, of, err := s.Client.RollBack(ctx, in.Task, part, s.personOf(ctx).Name, why)
+	by, of, err := s.Client.RollBack(ctx, in.Task, part, personOf(ctx).Name, why)
 	return began(Begun{by.WorkflowID, of.WorkflowID}, err)
 }
 
 func (s *Server) redo(ctx context.Context, in *TaskPath) (*answer[Begun], error) {
-	by, of, err := s.Client.Redo(ctx, in.Task, s.personOf(ctx).Name)
+	by, of, err := s.Client.Redo(ctx, in.Task, personOf(ctx).Name)
 	return began(Begun{by.WorkflowID, of.WorkflowID}, err)
 }
 
 func (s *Server) recover(ctx context.Context, in *TaskPath) (*answer[Begun], error) {
-	by, of, err := s.Client.Recover(ctx, in.Task, false, s.personOf(ctx).Name)
+	by, of, err := s.Client.Recover(ctx, in.Task, false, personOf(ctx).Name)
 	return began(Begun{by.WorkflowID, of.WorkflowID}, err)
 }
 

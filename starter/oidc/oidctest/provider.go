@@ -1,0 +1,69 @@
+// Package oidctest runs an OpenID Connect provider for tests.
+package oidctest
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// User is whom the provider knows.
+type User struct {
+	Username, Password, Email string
+	EmailVerified             bool
+}
+
+// The client that the provider knows.
+const (
+	Client = "unwind"
+	Secret = "secret"
+)
+
+// Start starts a provider that sends persons back to redirect, until the test ends, and returns its
+// issuer. Users and the groups of each are by id.
+func Start(t testing.TB, redirect string, users map[string]User, groups map[string][]string) (issuer string) {
+	t.Helper()
+	here, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/seed-62bf7108/unwind/starter/oidc").Output()
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "testprovider")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = filepath.Join(strings.TrimSpace(string(here)), "testprovider") // a module of its own
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	said, err := build.CombinedOutput()
+	require.NoError(t, err, string(said))
+
+	config, err := json.Marshal(map[string]any{"redirect": redirect, "users": withIDs(users), "groups": groups})
+	require.NoError(t, err)
+	p := exec.Command(program, string(config))
+	stdin, err := p.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := p.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		require.NoError(t, p.Wait())
+	})
+	issuer, err = bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(issuer)
+}
+
+// withIDs is what the provider reads.
+func withIDs(users map[string]User) map[string]any {
+	all := map[string]any{}
+	for id, u := range users {
+		all[id] = struct {
+			User
+
+			ID string
+		}{u, id}
+	}
+	return all
+}
