@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
@@ -228,22 +227,8 @@ func (s *stage) atGates(ctx context.Context) (float64, error) {
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	for {
-		count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-			Namespace: "default",
-			Query:     fmt.Sprintf("%s = 'step-2' AND ExecutionStatus = 'Running'", protocol.AttributeGate.GetName()),
-		})
-		if err != nil {
-			return 0, err
-		}
-		if count.Count >= waiting {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := s.awaitGates(ctx, "step-2", waiting); err != nil {
+		return 0, err
 	}
 	after := heap()
 	for _, id := range ids {

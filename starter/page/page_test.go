@@ -45,19 +45,21 @@ func TestWhatIsAlikeStandsTogether(t *testing.T) {
 }
 
 func TestAListIsShownInPages(t *testing.T) {
-	all := make([]int, 2*onPage+1)
+	of := func(many int) batch { return batch{Items: make([]item, many)} }
+	all := []batch{of(onPage - 1), of(1), of(1), of(onPage), of(inBatch), of(inBatch)}
 	for page, want := range map[string][3]any{
-		"":   {onPage, "", "/?page=2&q=x+y"},
-		"2":  {onPage, "/?page=1&q=x+y", "/?page=3&q=x+y"},
-		"3":  {1, "/?page=2&q=x+y", ""},
-		"99": {1, "/?page=2&q=x+y", ""},
-		"-1": {onPage, "", "/?page=2&q=x+y"},
+		"":   {2, "", "/?page=2&q=x+y"},
+		"2":  {1, "/?page=1&q=x+y", "/?page=3&q=x+y"},
+		"3":  {1, "/?page=2&q=x+y", "/?page=4&q=x+y"},
+		"4":  {2, "/?page=3&q=x+y", ""},
+		"99": {2, "/?page=3&q=x+y", ""},
+		"-1": {2, "", "/?page=2&q=x+y"},
 	} {
 		request := httptest.NewRequest(http.MethodGet, "/?q=x+y&page="+page, nil)
 		part, turning := turn(all, request)
 		require.Equal(t, want, [3]any{len(part), turning.Before, turning.After}, page)
 	}
-	part, turning := turn([]int{}, httptest.NewRequest(http.MethodGet, "/", nil))
+	part, turning := turn(nil, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.Empty(t, part)
 	require.Zero(t, turning)
 }

@@ -26,9 +26,10 @@ type batch struct {
 func (b batch) Several() bool { return len(b.Items) > 1 }
 
 const (
-	// onPage is how many batches a page shows, and inBatch how many things one has.
-	onPage  = 50
+	// inBatch is how many things a batch has, and onPage how many all batches of a page have: what a
+	// browser shows at once.
 	inBatch = 50
+	onPage  = 100
 )
 
 // batches puts together what is alike: gates of the same agent for the same action. What is risky,
@@ -87,19 +88,27 @@ type inboxPage struct {
 // turning leads to the pages before and after this one; empty where there is none.
 type turning struct{ Before, After string }
 
-// turn cuts a page from a list.
-func turn[T any](all []T, r *http.Request) ([]T, turning) {
+// turn takes the batches of the page that r asks for.
+func turn(all []batch, r *http.Request) (part []batch, t turning) {
+	pages := [][]batch{nil}
+	shown := 0
+	for _, b := range all {
+		if shown > 0 && shown+len(b.Items) > onPage {
+			pages, shown = append(pages, nil), 0
+		}
+		last := len(pages) - 1
+		pages[last] = append(pages[last], b)
+		shown += len(b.Items)
+	}
 	n, _ := strconv.Atoi(r.FormValue("page")) // what is no number is the first page
-	first := min(max(0, n-1)*onPage, max(0, len(all)-1)/onPage*onPage)
-	end := min(first+onPage, len(all))
-	var t turning
-	if at := first/onPage + 1; first > 0 {
-		t.Before = pageAddress(r, at-1)
+	n = min(max(n, 1), len(pages))
+	if n > 1 {
+		t.Before = pageAddress(r, n-1)
 	}
-	if end < len(all) {
-		t.After = pageAddress(r, first/onPage+2)
+	if n < len(pages) {
+		t.After = pageAddress(r, n+1)
 	}
-	return all[first:end], t
+	return pages[n-1], t
 }
 
 func pageAddress(r *http.Request, n int) string {
