@@ -53,14 +53,14 @@ func (w *world) holdImage(ctx context.Context, at location, checkpoint string) (
 // releaseImages takes the names from images that no checkpoint needs any more. One that nothing else
 // names or uses goes; one that a container stands on keeps its last name until that is gone.
 func (w *world) releaseImages(ctx context.Context) error {
-	kept, err := w.store.Names()
-	if err != nil {
-		return err
-	}
 	held, err := w.engine.ImageList(ctx,
 		image.ListOptions{Filters: filters.NewArgs(filters.Arg("reference", w.imageRepository()))})
 	if err != nil {
 		return engine.Explain("looking for the images of checkpoints", err)
+	}
+	kept, err := w.store.Names() // after: a checkpoint is kept before its image gets its name
+	if err != nil {
+		return err
 	}
 	for _, i := range held {
 		for _, ref := range i.RepoTags {

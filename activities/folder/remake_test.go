@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	dockertypes "github.com/docker/docker/api/types/container"
@@ -24,6 +28,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/docker/enginetest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
+	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
 
@@ -451,6 +456,85 @@ func TestACheckpointHoldsItsImage(t *testing.T) {
 	drop("two")
 	require.Empty(t, imageNames(t, b, made.ID), "the next one that goes takes the name of the first")
 	require.Len(t, imageNames(t, b, b.Inspect(t).Image), 1)
+}
+
+// TestACheckpointThatIsTakenWhileAnotherGoesKeepsItsImage is taken as the engine is asked which images
+// have names.
+func TestACheckpointThatIsTakenWhileAnotherGoesKeepsItsImage(t *testing.T) {
+	containertest.NeedFiles(t)
+	dir := t.TempDir()
+	t.Cleanup(func() { clearWorld(t, dir) })
+	b := containertest.Start(t)
+	b.Stop(t)
+	keepIn(t, dir, "one", params{"container": b.Name})
+	before := imageNames(t, b, b.Inspect(t).Image)
+	asked := 0
+	w, err := folder.New(folder.Config{State: filepath.Join(dir, "state"), Engine: engineThat(t, func(r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/images/json") {
+			asked++
+			keepIn(t, dir, "two", params{"container": b.Name})
+		}
+	})})
+	require.NoError(t, err)
+	_, err = find(w, "folder.checkpoint").Undo(t.Context(), entry(t, w, "folder.checkpoint", "one",
+		params{"container": b.Name}), activities.Decision{Done: true})
+	require.NoError(t, err)
+	require.Equal(t, 1, asked)
+	after := imageNames(t, b, b.Inspect(t).Image)
+	require.Len(t, after, len(before), "the name of the second has come, that of the first has gone")
+	require.NotEqual(t, before, after)
+}
+
+// engineThat is the engine behind a socket that tells of each request before it passes it on.
+func engineThat(t *testing.T, tell func(*http.Request)) (address string) {
+	socket := filepath.Join(t.TempDir(), "engine.sock")
+	listener, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	to := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "engine" },
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(containertest.Socket, "unix://"))
+		}},
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tell(r)
+		to.ServeHTTP(w, r)
+	}), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { require.NoError(t, server.Close()) })
+	return "unix://" + socket
+}
+
+// TestAContainerThatIsStartedWhileAnotherIsFilledStays: it is not at rest any more when its turn comes.
+func TestAContainerThatIsStartedWhileAnotherIsFilledStays(t *testing.T) {
+	containertest.NeedFiles(t)
+	dir := t.TempDir()
+	t.Cleanup(func() { clearWorld(t, dir) })
+	images := containertest.Greens(t)
+	b := boxIn(t, dir)
+	b.Stop(t)
+	keepIn(t, dir, "one", ofContainer(dir))
+	deploy(t, b, images[0])
+	for at, hasName := range map[string]bool{"folder.restore:filled": true, "folder.restore:before-aside": false} {
+		point.Hook(func(label string) {
+			if label == at {
+				require.NoError(t, b.ContainerStart(t.Context(), b.ID, dockertypes.StartOptions{}))
+			}
+		})
+		w := openWorld(t, dir)
+		p := with(ofContainer(dir), "checkpoint", nameOf("one"))
+		_, err := call(t, w, "folder.restore", at, p)
+		point.Hook(nil)
+		require.ErrorContains(t, err, "its files are in use", at)
+		now, err := b.ContainerInspect(t.Context(), b.ID)
+		require.NoError(t, err)
+		require.Equal(t, hasName, now.Name == "/"+b.Name, at)
+		require.True(t, now.State.Running, at)
+		require.NoError(t, b.ContainerStop(t.Context(), b.ID, dockertypes.StopOptions{}))
+		_, err = find(w, "folder.restore").Undo(t.Context(), entry(t, w, "folder.restore", at, p), activities.Decision{})
+		require.NoError(t, err)
+		require.Equal(t, "/"+b.Name, b.Inspect(t).Name, at)
+	}
 }
 
 // imageNames are the names of an image, and none of one that is not there.

@@ -73,6 +73,9 @@ func (m *remaking) run(ctx context.Context) error {
 		}
 	}
 	point.Reach("folder.restore:filled")
+	if err := m.checkFound(ctx); err != nil { // filling takes its time
+		return err
+	}
 	if err := m.takeTurn(); err != nil {
 		return err
 	}
@@ -80,6 +83,9 @@ func (m *remaking) run(ctx context.Context) error {
 	if m.found != nil {
 		if err := m.setAside().SetAside(ctx); err != nil {
 			return err
+		}
+		if err := m.checkFound(ctx); err != nil { // somebody may have started it up to here
+			return activities.Errorf(activities.ActionFailed, "%v", err)
 		}
 	}
 	if id == "" {
