@@ -140,6 +140,9 @@ func New(c Config) (activities.World, error) {
 	if w.looks, err = journal.Open(filepath.Join(c.State, "looks")); err != nil {
 		return activities.World{}, err
 	}
+	if err := w.sweepLooks(); err != nil {
+		return activities.World{}, err
+	}
 	return activities.World{
 		Name:    Name,
 		Actions: actionsOf(w),
@@ -204,6 +207,45 @@ func (w *world) look(ctx context.Context, e activities.Entry, do func(*world) er
 	defer unlock()
 	defer func() { err = errors.Join(err, os.RemoveAll(t.Dir())) }()
 	return do(&looking)
+}
+
+// forgetLook removes the working copy of an entry that changes nothing: a look that was killed has left
+// it, and there may be secrets in it.
+func (w *world) forgetLook(e activities.Entry) error {
+	t, err := w.looks.Token(e.Token)
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(t.Dir())
+}
+
+// sweepLooks removes the working copies that killed looks have left, whose undo may never come.
+func (w *world) sweepLooks() error {
+	tokens, err := w.looks.Tokens()
+	if err != nil {
+		return err
+	}
+	once, end := context.WithCancel(context.Background())
+	end()
+	for _, name := range tokens {
+		t, err := w.looks.Token(name)
+		if err != nil {
+			return err
+		}
+		unlock, err := t.Lock(once)
+		if errors.Is(err, context.Canceled) { // another process looks
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = os.RemoveAll(t.Dir())
+		unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openWorkspace opens a workspace of an entry's token; see [host.openWorkspace].
