@@ -20,6 +20,12 @@ type Keeper interface {
 	// same id of that, it returns what the first call has led to. In a forward, both are kept until
 	// LetGo.
 	RollBack(ctx context.Context, name string, o RollbackOrder) (RolledBack, error)
+	// Wrote tells which tasks have changed what a rollback to a checkpoint would put back, the newest
+	// first, and what is not known of them.
+	Wrote(ctx context.Context, name, to string) (tasks []Wrote, unknown []string, err error)
+	// Past looks, for the task of a rollback that is under way, for tasks whose changes it takes back,
+	// and returns how many have made some. One that has not ended is an error of a final type.
+	Past(ctx context.Context, name, task string) (int, error)
 	// Cancel asks for the end of what is under way.
 	Cancel(ctx context.Context, name string, o Operation) error
 	// Await waits until the task that takes a checkpoint, for itself or for a rollback, is over, and
@@ -112,6 +118,16 @@ type RolledBack struct {
 	Safety Checkpoint
 	Stages []map[string]any
 	Notes  []string
+}
+
+// Wrote is a task that has changed parts.
+type Wrote struct {
+	Task  string
+	Parts []string
+	// At is when it has last changed one.
+	At time.Time
+	// Open: it has not ended.
+	Open bool
 }
 
 // Difference is what differs in a part.

@@ -101,12 +101,15 @@ func (a *rollback) plan(ctx context.Context, e activities.Entry, s activities.St
 		return activities.Change{}, record{}, err
 	}
 	to, err := a.target(v, p.To)
+	if err != nil {
+		return activities.Change{}, record{}, err
+	}
 	rec := record{Environment: v.Name, ID: idOf(e.Token, "safety"), To: to.ID}
 	for _, part := range to.Parts {
 		rec.Parts = append(rec.Parts, part.Name)
 	}
 	since := v.since(to.ID)
-	if err == nil && p.IfDifferent {
+	if p.IfDifferent {
 		left, err := a.compare(ctx, rec, to.ID)
 		if err != nil {
 			return activities.Change{}, rec, err
@@ -119,16 +122,54 @@ func (a *rollback) plan(ctx context.Context, e activities.Entry, s activities.St
 			}, rec, nil
 		}
 	}
+	past, err := a.goesPast(ctx, v.Name, to)
+	if err != nil {
+		return activities.Change{}, rec, err
+	}
 	return activities.Change{
 		Summary: fmt.Sprintf("put environment %s back to checkpoint %s of %s: %s", v.Name, to.ID, timeOf(to),
 			namesOf(to.Parts)),
-		Diff: v.describe(to, since), Strategy: activities.Snapshot, Risk: activities.High,
+		Diff: v.describe(to, since, past), Strategy: activities.Snapshot, Risk: activities.High,
 		Undo:  "the environment goes forward to a safety checkpoint of what was there before",
 		Facts: []string{"what anybody has changed in these parts since is there no longer; the safety checkpoint has it"},
 		Keys:  []string{key(v.Name)},
 		Digest: activities.DigestOf(s.With, v.facts(), fmt.Appendf(nil, "%q", to.Parts),
-			[]byte(strings.Join(to.Untouched, "\n")), []byte(strings.Join(since, "\n"))),
-	}, rec, err
+			[]byte(strings.Join(to.Untouched, "\n")), []byte(strings.Join(since, "\n")),
+			[]byte(strings.Join(past.tasks, "\n"))),
+	}, rec, nil
+}
+
+// past are the tasks whose changes a rollback takes back, and lines tell of them.
+type past struct{ tasks, lines []string }
+
+// maxPast is how many of these tasks are described.
+const maxPast = 20
+
+// goesPast finds the tasks whose changes a rollback takes back, without the one that asks for it: what
+// that has done is undone with it.
+func (a *rollback) goesPast(ctx context.Context, name string, to Checkpoint) (p past, err error) {
+	wrote, unknown, err := a.Keeper.Wrote(ctx, name, to.ID)
+	if err != nil {
+		return p, err
+	}
+	for _, w := range wrote {
+		if w.Task == activities.OwnerOf(ctx).Workflow {
+			continue
+		}
+		line := fmt.Sprintf("- what task %s has changed is taken back: %s, last at %s", w.Task, strings.Join(w.Parts, ", "),
+			w.At.UTC().Format(time.RFC3339))
+		if w.Open {
+			line += "; it is refused until that task has ended"
+		}
+		p.tasks, p.lines = append(p.tasks, w.Task), append(p.lines, line)
+	}
+	if more := len(p.lines) - maxPast; more > 0 {
+		p.lines = append(p.lines[:maxPast], "- and what "+activities.CountOf(more, "more task")+" has changed")
+	}
+	for _, what := range unknown[:min(len(unknown), maxSince)] {
+		p.lines = append(p.lines, "! "+what)
+	}
+	return p, nil
 }
 
 func timeOf(c Checkpoint) string { return c.Created.UTC().Format(time.RFC3339) }
@@ -137,7 +178,7 @@ func timeOf(c Checkpoint) string { return c.Created.UTC().Format(time.RFC3339) }
 const maxSince = 5
 
 // describe says what a rollback would put back, and what not.
-func (e Environment) describe(to Checkpoint, since []string) string {
+func (e Environment) describe(to Checkpoint, since []string, p past) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "checkpoint %s, taken %s (%s) %s\n", to.ID, timeOf(to), to.Trigger, to.Notes)
 	for _, p := range to.Parts {
@@ -157,6 +198,9 @@ func (e Environment) describe(to Checkpoint, since []string) string {
 			fmt.Fprintf(&b, " and %s", activities.CountOf(len(since)-maxSince, "more checkpoint"))
 		}
 		b.WriteByte('\n')
+	}
+	for _, line := range p.lines {
+		b.WriteString(line + "\n")
 	}
 	fmt.Fprintf(&b, "what differs now: starter env diff %s %s\n", e.Name, to.ID)
 	return b.String()

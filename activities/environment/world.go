@@ -14,7 +14,8 @@ import (
 type Config struct {
 	// State is the folder of the journal.
 	State string
-	// Names are the environments that steps may use; "*" is any.
+	// Names are the environments that steps may use; "*" is any. Without, the world has only what the
+	// rollbacks of environments themselves need.
 	Names []string
 	// Keeper keeps them.
 	Keeper Keeper
@@ -33,9 +34,13 @@ func New(c Config) (activities.World, error) {
 	w := &world{Config: c}
 	opened := activities.World{
 		Name:    "environment",
-		Actions: []activities.Action{&checkpoint{w}, &rollback{w}},
+		Actions: []activities.Action{&tasks{w}},
 		Journal: func(context.Context) (string, error) { return "", nil },
 	}
+	if len(c.Names) == 0 {
+		return opened, nil
+	}
+	opened.Actions = append(opened.Actions, &checkpoint{w}, &rollback{w})
 	if c.LookOnly {
 		return opened, nil
 	}

@@ -73,7 +73,7 @@ func (s *site) worlds(c *host.Config) {
 	*c = c.With(&folder.Settings{Roots: []string{s.root}}).With(&unit.Settings{Units: map[string]unit.Unit{"app": {
 		Start: []string{"touch", running}, Running: []string{"test", "-e", running},
 		Stop:   []string{"sh", "-ec", "cd " + s.root + "; rm -f running; while test -e hold; do sleep 0.02; done"},
-		Health: unit.Health{Command: []string{"sh", "-ec", "cd " + s.root + "; grep -q good code/page; ! test -e veto -a -e uploads/one"}},
+		Health: unit.Health{Command: []string{"sh", "-ec", "cd " + s.root + "; touch asked; while test -e wait; do sleep 0.02; done; grep -q good code/page; ! test -e veto -a -e uploads/one"}},
 	}}})
 }
 

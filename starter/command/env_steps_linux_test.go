@@ -170,13 +170,21 @@ func TestARollbackAsksAndSaysWhatItPutsBack(t *testing.T) {
 	s.apply()
 	first := s.checkpoint()
 	later := s.checkpoint()
+	wrote := func(name string) (id string) {
+		id = name + "-" + s.name
+		s.ok("run", s.task("- {id: write, uses: file.write, with: {path: ROOT/uploads/"+name+", content: more}}\n"), "--id", id,
+			"--watch")
+		return id
+	}
+	before := wrote("before")
 	s.sh("echo bad >code/page")
 	file := s.task(`
 - {id: back, uses: environment.rollback, with: {environment: NAME, to: ` + first.ID + `}}
 `)
 	plan := s.ok("plan", file)
 	for _, said := range []string{"part", "~ code (git " + s.root + "/code) is put back, exactly",
-		"the unit app is stopped meanwhile", "newer than that: " + later.ID, "starter env diff " + s.name + " " + first.ID} {
+		"the unit app is stopped meanwhile", "newer than that: " + later.ID, "starter env diff " + s.name + " " + first.ID,
+		"- what task " + before + " has changed is taken back: uploads, last at "} {
 		require.Contains(t, plan, said)
 	}
 	id := t.Name()
@@ -189,6 +197,12 @@ func TestARollbackAsksAndSaysWhatItPutsBack(t *testing.T) {
 	s.do("approve", id, "back", "--digest", string(digest), "--yes")
 	s.until(id, func(state protocol.State) bool { return atGate(state) && state.Gates[0].Digest != digest })
 	require.Contains(t, s.state(id).Gates[0].Change.Diff, third.ID)
+	// So does a task whose changes would be taken back as well.
+	meanwhile := wrote("meanwhile")
+	digest = s.state(id).Gates[0].Digest
+	s.do("approve", id, "back", "--digest", string(digest), "--yes")
+	s.until(id, func(state protocol.State) bool { return atGate(state) && state.Gates[0].Digest != digest })
+	require.Contains(t, s.state(id).Gates[0].Change.Diff, "- what task "+meanwhile+" has changed is taken back: uploads")
 	s.ok("approve", id, "back", "--digest", string(s.state(id).Gates[0].Digest), "--yes")
 	require.Equal(t, compensations.Committed, s.reportOf(id).Status)
 	require.Equal(t, "good\n", s.sh("cat code/page"))

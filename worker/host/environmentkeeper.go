@@ -44,13 +44,7 @@ func (k environmentKeeper) Look(ctx context.Context, name string) (steps.Environ
 	if k.server.Client == nil {
 		return steps.Environment{}, errors.New("an environment is asked on a server, when the step runs")
 	}
-	limited, cancel := context.WithTimeout(ctx, lookLimit)
-	defer cancel()
-	answer, err := k.server.Client.QueryWorkflow(limited, environment.WorkflowID(name), "", environment.QueryView)
-	var v environment.View
-	if err == nil {
-		err = answer.Get(&v)
-	}
+	v, err := k.view(ctx, name)
 	switch missing := (*serviceerror.NotFound)(nil); {
 	case errors.As(err, &missing):
 		return k.lookAtStored(name)
@@ -60,6 +54,17 @@ func (k environmentKeeper) Look(ctx context.Context, name string) (steps.Environ
 		return steps.Environment{}, fmt.Errorf("environment %s has not found its host yet; try again", name)
 	}
 	return environmentOf(v), nil
+}
+
+// view asks for what an environment is now.
+func (k environmentKeeper) view(ctx context.Context, name string) (v environment.View, err error) {
+	limited, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	answer, err := k.server.Client.QueryWorkflow(limited, environment.WorkflowID(name), "", environment.QueryView)
+	if err == nil {
+		err = answer.Get(&v)
+	}
+	return v, err
 }
 
 // lookAtStored shows what the host still has of an environment that nobody keeps.
@@ -176,6 +181,39 @@ func (k environmentKeeper) RollBack(ctx context.Context, name string, o steps.Ro
 			"seconds": math.Round(s.Seconds*1000) / 1000, "parts": s.Parts, "notes": s.Notes})
 	}
 	return back, err
+}
+
+// Wrote implements steps.Keeper.
+func (k environmentKeeper) Wrote(ctx context.Context, name, to string) (wrote []steps.Wrote, unknown []string,
+	err error) {
+	var all environment.Tasks
+	if err := k.ask(ctx, name, environment.UpdateTasks, &all); err != nil {
+		return nil, nil, err
+	}
+	v, err := k.view(ctx, name)
+	if err != nil {
+		return nil, nil, explainKeeper(name, err)
+	}
+	for _, c := range v.Checkpoints {
+		if c.ID != to {
+			continue
+		}
+		c.Parts = slices.DeleteFunc(c.Parts, func(p environment.KeptPart) bool { return !v.Document.Has(p) })
+		for _, t := range all.Past(c) {
+			wrote = append(wrote, steps.Wrote{Task: t.Task, Parts: t.Parts, At: t.At, Open: t.Open})
+		}
+		unknown = all.Unknown(c)
+	}
+	return wrote, unknown, nil
+}
+
+// Past implements steps.Keeper.
+func (k environmentKeeper) Past(ctx context.Context, name, task string) (past int, err error) {
+	err = k.ask(ctx, name, environment.UpdatePast, &past, task)
+	if refused, is := errors.AsType[*activities.Error](err); is {
+		refused.Type = activities.Unsuccessful // whoever waits for the rollback is told at once
+	}
+	return past, err
 }
 
 // Cancel implements steps.Keeper.

@@ -90,7 +90,7 @@ func (c Config) openWorlds(server recovery.Server) ([]activities.World, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, fmt.Errorf("config: state: %w", err)
 	}
-	return openAll(c.Worlds, c.Opening(), server)
+	return openAll(addEnvironment(c.Worlds), c.Opening(), server)
 }
 
 // lookAtWorlds opens the worlds of the config to look only.
@@ -98,6 +98,15 @@ func (c Config) lookAtWorlds() ([]activities.World, error) {
 	o := c.Opening()
 	o.LookOnly = true
 	return openAll(c.Worlds, o, recovery.Server{})
+}
+
+// addEnvironment adds the world of environments where no step may use any: a rollback of one needs it.
+func addEnvironment(settings []activities.Settings) []activities.Settings {
+	isIt := func(s activities.Settings) bool { return s.World() == environmentKind.Name() }
+	if slices.ContainsFunc(settings, isIt) {
+		return settings
+	}
+	return append(slices.Clone(settings), &EnvironmentSettings{})
 }
 
 func openAll(settings []activities.Settings, o activities.Opening, server recovery.Server) (worlds []activities.World,

@@ -43,9 +43,10 @@ type Checkpoint struct {
 	NeededBy []Step `json:"needed_by,omitempty"`
 	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
 	Bytes int64 `json:"size_bytes"`
-	// RolledBackTo is where the rollback went whose safety checkpoint it is, and Past are the tasks
-	// whose changes that has taken back.
+	// RolledBackTo is where the rollback went whose safety checkpoint it is, PutBack are the parts that
+	// it put back, and Past are the tasks whose changes it has taken back.
 	RolledBackTo string      `json:"rolled_back_to,omitempty"`
+	PutBack      []string    `json:"put_back,omitempty"`
 	Past         []TaskWrote `json:"past,omitempty"`
 
 	Created time.Time  `json:"created_at"`

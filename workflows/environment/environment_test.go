@@ -65,7 +65,7 @@ func TestEachStepIsAboutAField(t *testing.T) {
 		var file taskFile
 		require.NoError(t, json.Unmarshal(raw, &file))
 		for _, s := range file.Steps {
-			require.Regexp(t, "^(unit|parts[.](code|orders|uploads))$", FieldOf(s.ID))
+			require.Regexp(t, "^(unit|parts|parts[.](code|orders|uploads))$", FieldOf(s.ID))
 		}
 	}
 	require.Equal(t, "step other", FieldOf("other"))
@@ -185,7 +185,8 @@ func TestWhatTerraformDestroysIsAcceptedBeforeTheUnitIsStopped(t *testing.T) {
 	}}, "ann")
 	lines := written(t, raw)
 	require.Equal(t, `verify-infra [] terraform.verify {"checkpoint":"cp-a","dir":"/srv/infra"}`, lines[0])
-	require.Contains(t, lines, `stop [verify-infra was-healthy] unit.stop {"unit":"app"}`)
+	require.Contains(t, lines, `tasks [verify-infra was-healthy] environment.tasks {"environment":"shop"}`)
+	require.Contains(t, lines, `stop [tasks] unit.stop {"unit":"app"}`)
 	require.Contains(t, lines, `restore-infra [keep-infra] terraform.restore `+
 		`{"accepted":"${{ steps.verify-infra.outputs.accepted }}","checkpoint":"cp-a","dir":"/srv/infra"}`)
 	require.Contains(t, string(raw), `"gate":"none"`)
@@ -246,11 +247,12 @@ func TestADiskIsPutBackBeforeDatabases(t *testing.T) {
 	require.Equal(t, []string{
 		`verify-root [] disk.verify {"checkpoint":"cp-a","disk":"/srv/root.qcow2"}`,
 		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
-		`stop [verify-root was-healthy] unit.stop {"unit":"vm"}`,
+		`tasks [verify-root was-healthy] environment.tasks {"environment":"shop"}`,
+		`stop [tasks] unit.stop {"unit":"vm"}`,
 		`keep-root [stop] disk.checkpoint {"disk":"/srv/root.qcow2"}`,
 		`restore-root [keep-root] disk.restore {"checkpoint":"cp-a","disk":"/srv/root.qcow2"}`,
 		`start [restore-root] unit.start {"unit":"vm"}`,
-	}, written(t, raw)[:6])
+	}, written(t, raw)[:7])
 	require.Contains(t, string(raw), `"gate":"none"`)
 	at := time.Unix(0, 0)
 	require.Equal(t, RestoreDisks, d.Stages([]Done{{Entry: activities.Entry{Step: "restore-root"}, Began: at, Ended: at}})[0].Stage)

@@ -54,6 +54,9 @@ const (
 	UpdateCompare = "compare"
 	// UpdateTasks tells which tasks have changed parts: no argument, result Tasks. It changes nothing.
 	UpdateTasks = "tasks"
+	// UpdatePast looks once more for the tasks whose changes the rollback that is under way takes back:
+	// argument the id of its task, result how many. It is refused where one of them has not ended.
+	UpdatePast = "past"
 	// UpdatePin pins or unpins: argument PinRequest, result Checkpoint.
 	UpdatePin = "pin"
 	// UpdateDelete deletes one: argument its id, no result.

@@ -26,6 +26,9 @@ const (
 	healthStep = "health"
 )
 
+// pastStep is the id of the step of a rollback that looks for tasks right before the unit is stopped.
+const pastStep = "tasks"
+
 // FieldOf is the field of the document that a step is about.
 func FieldOf(step string) string {
 	for _, prefix := range []string{keepPrefix, aheadPrefix, verifyPrefix, restorePrefix, comparePrefix} {
@@ -35,6 +38,9 @@ func FieldOf(step string) string {
 	}
 	if slices.Contains([]string{beforeStep, stopStep, startStep, healthStep}, step) {
 		return "unit"
+	}
+	if step == pastStep {
+		return "parts"
 	}
 	return "step " + step
 }
@@ -132,13 +138,20 @@ func (t *draft) ask() []string {
 	return []string{t.add(step{ID: beforeStep, Uses: "unit.health", With: map[string]any{"unit": t.Unit, "must": false}})}
 }
 
-// stop stops the unit, if there is one, once needs are done. What changes little is read before:
-// while the unit is stopped, only what has changed since has to be.
+// readAhead reads what changes little before the unit, if there is one, is stopped: from then on, only
+// what has changed since has to be.
+func (t *draft) readAhead() []string {
+	if t.Unit == "" {
+		return nil
+	}
+	return t.capture(aheadPrefix, "continue", nil)
+}
+
+// stop stops the unit, if there is one, once needs are done.
 func (t *draft) stop(needs []string) []string {
 	if t.Unit == "" {
 		return needs
 	}
-	needs = append(needs, t.capture(aheadPrefix, "continue", nil)...)
 	return []string{t.add(step{ID: stopStep, Uses: "unit.stop", With: t.unit(), Needs: needs})}
 }
 
@@ -157,7 +170,7 @@ func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 	t := d.newDraft(host, agent, "take checkpoint %s of environment %s", id, d.Name)
 	before := t.ask()
 	if !t.Live {
-		before = t.stop(before)
+		before = t.stop(append(before, t.readAhead()...))
 	}
 	after := t.capture(keepPrefix, "", before)
 	if t.Unit != "" && !t.Live {
@@ -190,7 +203,10 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
 		}
 	}
-	kept := t.capture(keepPrefix, "", t.stop(append(first, t.ask()...)))
+	first = append(append(first, t.ask()...), t.readAhead()...)
+	look := t.add(step{ID: pastStep, Uses: "environment.tasks", Needs: first, Timeout: "1h",
+		With: map[string]any{"environment": d.Name}})
+	kept := t.capture(keepPrefix, "", t.stop([]string{look}))
 	var back []string
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {

@@ -161,3 +161,15 @@ func (t Tasks) Past(to Checkpoint) (past []TaskWrote) {
 	}
 	return past[:min(len(past), maxPast)]
 }
+
+// Unknown says what is not known of the tasks whose changes a rollback to a checkpoint takes back.
+func (t Tasks) Unknown(to Checkpoint) (notes []string) {
+	if to.Created.Before(t.Since) {
+		notes = append(notes, "which tasks have changed its parts before "+t.Since.UTC().Format(time.RFC3339)+
+			" is not known any more")
+	}
+	for _, what := range t.Unread {
+		notes = append(notes, "which tasks have changed its parts is not known for all: "+what)
+	}
+	return notes
+}

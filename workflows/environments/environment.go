@@ -24,6 +24,7 @@ type keeper struct {
 	stored []environment.Stored // the newest first
 	isRead bool                 // stored is what the host has
 	doing  *environment.Operation
+	going  *going // the rollback that is under way
 	closed bool
 }
 
@@ -66,6 +67,7 @@ func (k *keeper) serve(ctx workflow.Context) error {
 		{environment.UpdateRollback, k.rollBack}, {environment.UpdateCompare, k.compare}, {environment.UpdatePin, k.pin},
 		{environment.UpdateDelete, k.delete}, {environment.UpdateLetGo, k.letGo}, {environment.UpdatePrune, k.prune},
 		{environment.UpdateRemove, k.remove}, {environment.UpdateTasks, k.tasks},
+		{environment.UpdatePast, k.pastAgain},
 	} {
 		if err := workflow.SetUpdateHandler(ctx, update.name, update.handler); err != nil {
 			return err

@@ -49,43 +49,58 @@ func (k *keeper) askTasks(ctx workflow.Context, patience time.Duration,
 	return all, nil
 }
 
+// going is a rollback that is under way.
+type going struct {
+	task string
+	to   environment.Checkpoint
+	// asker is the task that has asked for it; empty: none has.
+	asker string
+	// past are the tasks that it goes past, and notes say which are not known.
+	past  []environment.TaskWrote
+	notes []string
+}
+
+// pastAgain looks a second time, for the task of a rollback that is about to stop the unit: another
+// one may have begun meanwhile, and verifying may wait for a person.
+func (k *keeper) pastAgain(ctx workflow.Context, task string) (int, error) {
+	g := k.going
+	if g == nil || g.task != task {
+		return 0, protocol.RefuseRequestf(environment.Bad, "task %s is no rollback of environment %s that is under way", task,
+			k.Name)
+	}
+	err := k.goPast(ctx, g)
+	return len(g.past), err
+}
+
 // goPast finds the tasks whose changes a rollback to a checkpoint takes back. It refuses to take any
-// from a task that has not ended, except from the one that asks itself.
-func (k *keeper) goPast(ctx workflow.Context, to environment.Checkpoint,
-	s *environment.Step) (past []environment.TaskWrote, notes []string, err error) {
+// from a task that has not ended, except from the one that has asked for the rollback.
+func (k *keeper) goPast(ctx workflow.Context, g *going) error {
 	all, err := k.askTasks(ctx, hostPatience, func(_ *environment.Tasks, host string, err error) error {
 		return protocol.RefuseRequestf(environment.Failed,
 			"host %s has not told which tasks have changed parts there, and nothing was touched: %s", host,
 			compensations.Reason(err))
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	for _, p := range to.Parts { // a failed look is no finding
+	for _, p := range g.to.Parts { // a failed look is no finding
 		if slices.Contains(all.Blind, p.Name) && k.Has(p) {
-			return nil, nil, protocol.RefuseRequestf(environment.Busy,
+			return protocol.RefuseRequestf(environment.Busy,
 				"whether a task that has not ended has changed %s cannot be told now, and nothing was touched; try again: %s",
 				p.Name, strings.Join(all.Unread, "; "))
 		}
 	}
-	isOwn := func(t environment.TaskWrote) bool { return s != nil && t.Task == s.Task }
+	isOwn := func(t environment.TaskWrote) bool { return t.Task == g.asker }
 	for _, t := range all.Tasks {
-		touches := slices.ContainsFunc(to.Parts, func(p environment.KeptPart) bool {
+		touches := slices.ContainsFunc(g.to.Parts, func(p environment.KeptPart) bool {
 			return k.Has(p) && slices.Contains(t.Parts, p.Name)
 		})
 		if t.Open && touches && !isOwn(t) {
-			return nil, nil, protocol.RefuseRequestf(environment.Busy,
+			return protocol.RefuseRequestf(environment.Busy,
 				"task %s has not ended, and has changed %s: wait for it, or end it; nothing was touched", t.Task,
 				strings.Join(t.Parts, ", "))
 		}
 	}
-	past = slices.DeleteFunc(all.Past(to), isOwn)
-	if to.Created.Before(all.Since) {
-		notes = append(notes, "which tasks have changed its parts before "+all.Since.UTC().Format(time.RFC3339)+
-			" is not known any more")
-	}
-	for _, what := range all.Unread {
-		notes = append(notes, "which tasks have changed its parts is not known for all: "+what)
-	}
-	return past, notes, nil
+	g.past, g.notes = slices.DeleteFunc(all.Past(g.to), isOwn), all.Unknown(g.to)
+	return nil
 }

@@ -64,7 +64,8 @@ func (k *keeper) keep(ctx workflow.Context, c environment.Checkpoint,
 	if err != nil {
 		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
 	}
-	s.Notes, s.Pinned, s.NeededBy, s.RolledBackTo, s.Past = c.Notes, c.Pinned, c.NeededBy, c.RolledBackTo, c.Past
+	s.Notes, s.Pinned, s.NeededBy = c.Notes, c.Pinned, c.NeededBy
+	s.RolledBackTo, s.PutBack, s.Past = c.RolledBackTo, c.PutBack, c.Past
 	for _, host := range s.Others(k.home) {
 		if err := k.call(ctx, host, "hold what checkpoint "+c.ID+" has there", environment.HoldActivity,
 			environment.Holding{Environment: k.Name, Checkpoint: c.ID, Entries: s.On(host)}, nil); err != nil {
@@ -126,11 +127,14 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 		answer.Stages = k.Stages(steps)
 		return answer, err
 	}
-	past, notes, err := k.goPast(ctx, target, r.Step)
-	if err != nil {
+	k.going = &going{task: id, to: target}
+	defer func() { k.going = nil }()
+	if r.Step != nil {
+		k.going.asker = r.Step.Task
+	}
+	if err := k.goPast(ctx, k.going); err != nil {
 		return answer, err
 	}
-	answer.Past, answer.Notes = past, append(answer.Notes, notes...)
 	var neededBy []environment.Step
 	if r.Step != nil && !r.Undoing {
 		neededBy = []environment.Step{*r.Step}
@@ -142,10 +146,21 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	if err != nil {
 		return answer, err
 	}
-	answer.Stages = k.Stages(steps)
+	answer.Stages, answer.Past, answer.Notes = k.Stages(steps), k.going.past, append(answer.Notes, k.going.notes...)
 	answer.Safety, err = k.keep(ctx, environment.Checkpoint{ID: r.Safety, Task: id, Trigger: environment.PreRollback,
-		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy, RolledBackTo: r.To, Past: past}, steps)
+		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy, RolledBackTo: r.To,
+		PutBack: k.putBack(target), Past: answer.Past}, steps)
 	return answer, err
+}
+
+// putBack are the parts of a checkpoint that a rollback puts back.
+func (k *keeper) putBack(to environment.Checkpoint) (names []string) {
+	for _, p := range to.Parts {
+		if k.Has(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // compare changes nothing, and waits for its turn all the same: it looks at parts as they are.
