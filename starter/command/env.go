@@ -206,7 +206,7 @@ which are kept. With a CHECKPOINT, it shows only that one.
 					}{v, wrote})
 				}
 				render.Environment(p.streams.Out, v)
-				render.TasksOf(p.streams.Out, wrote)
+				render.TasksOf(p.streams.Out, v, wrote)
 				return nil
 			}
 			for _, one := range v.Checkpoints {

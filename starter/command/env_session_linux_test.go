@@ -2,14 +2,17 @@ package command
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
@@ -181,7 +184,84 @@ func TestAnEnvironmentKnowsTheTasksThatHaveChangedIt(t *testing.T) {
 	done := s.rollBack(first.ID)
 	require.Equal(t, []string{"committed-" + s.name}, tasksIn(done.Past, "committed-"+s.name))
 	require.Equal(t, done.Past, s.view().Checkpoints[0].Past)
-	require.Empty(t, s.rollBack(done.Safety.ID).Past, "the way forward takes nothing back")
+
+	// The task says so, until somebody goes forward again.
+	committed := "committed-" + s.name
+	const said = "has taken back what it had changed in uploads"
+	want := []environment.TakenBack{{Environment: s.name, Checkpoint: first.ID, Safety: done.Safety.ID,
+		Parts: []string{"uploads"}, At: done.Safety.Created}}
+	require.Equal(t, want, s.standing(committed).TakenBack)
+	require.Equal(t, want, s.listed(committed).TakenBack)
+	require.Contains(t, s.ok("show", committed), said)
+	require.Contains(t, s.ok("list", "--limit", "1000"), "taken back in")
+	require.Contains(t, s.ok("env", "show", s.name), "; taken back in uploads by the rollback to "+first.ID)
+	require.Empty(t, s.standing("unwound-"+s.name).TakenBack)
+	forward := s.rollBack(done.Safety.ID)
+	require.Empty(t, forward.Past, "the way forward takes nothing back")
+	require.Empty(t, s.standing(committed).TakenBack)
+	require.Empty(t, s.listed(committed).TakenBack)
+	require.NotContains(t, s.ok("show", committed), said)
+	s.rollBack(forward.Safety.ID)
+	require.Equal(t, want, s.standing(committed).TakenBack, "what the rollback has led to is there again")
+
+	// Without a worker nobody tells, which is said.
+	s.stopWorker()
+	require.Contains(t, s.do("list").err, "what rollbacks of environment "+s.name+" have taken back is not known")
+	require.Contains(t, s.ok("show", committed), "what rollbacks of environment "+s.name+" have taken back is not known")
+}
+
+// standing is how a task stands, as show tells.
+func (s *site) standing(id string) (t tasks.Standing) {
+	s.Helper()
+	require.NoError(s, json.Unmarshal([]byte(s.ok("show", id, "-o", "json")), &t))
+	return t
+}
+
+// listed is how list tells of a task.
+func (s *site) listed(id string) tasks.Listed {
+	s.Helper()
+	var all []tasks.Listed
+	require.NoError(s, json.Unmarshal([]byte(s.ok("list", "--limit", "1000", "-o", "json")), &all))
+	i := slices.IndexFunc(all, func(t tasks.Listed) bool { return t.ID == id })
+	require.GreaterOrEqual(s, i, 0)
+	return all[i]
+}
+
+// TestATaskThatBeginsWhileARollbackVerifiesKeepsItFromStoppingAnything has it begin after the first
+// look for such tasks.
+func TestATaskThatBeginsWhileARollbackVerifiesKeepsItFromStoppingAnything(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	id := s.open("")
+	rolled := make(chan typed, 1)
+	begin := func() { // until it asks the unit whether it is healthy
+		t.Helper()
+		s.sh("rm asked; touch wait")
+		go func() { rolled <- s.do("env", "rollback", s.name, first.ID) }()
+		require.Eventually(t, func() bool {
+			_, err := os.Stat(filepath.Join(s.root, "asked"))
+			return err == nil
+		}, time.Minute, 20*time.Millisecond)
+	}
+	begin()
+	s.writes(id, "code/page", "bad")
+	s.sh("rm wait")
+	r := <-rolled
+	require.Equal(t, statusFailed, r.status, "%s%s", r.out, r.err)
+	require.Contains(t, r.err, "task "+id+" has not ended, and has changed code")
+	require.Contains(t, r.out, "stop             unit.stop          never ran")
+	require.Equal(t, "bad", s.sh("cat code/page; ls running >/dev/null"))
+	require.Equal(t, []string{first.ID}, idsOf(s.view().Checkpoints))
+
+	// One that has also ended by then is named.
+	s.asks(statusOK, "abort", id)
+	begin()
+	s.ok("run", s.task("- {id: write, uses: file.write, with: {path: ROOT/uploads/two, content: more}}\n"), "--id",
+		"quick-"+s.name, "--watch")
+	s.sh("rm wait")
+	require.Contains(t, (<-rolled).out, "taken back: what was done by task quick-"+s.name)
+	require.Equal(t, []string{"quick-" + s.name}, tasksIn(s.view().Checkpoints[0].Past, "quick-"+s.name))
 }
 
 // tasksIn are those of some tasks that a rollback has gone past.

@@ -42,22 +42,25 @@ json has all of it. The columns come from search attributes, which lag by about 
 				return err
 			}
 			defer c.Close()
-			found, more, err := c.List(cmd.Context(), f)
+			list, err := c.List(cmd.Context(), f)
 			if err != nil {
 				return err
 			}
+			for _, what := range list.Unknown {
+				fmt.Fprintln(p.streams.Err, "note:", what)
+			}
 			if output == "json" {
-				if more {
+				if list.More {
 					fmt.Fprintln(p.streams.Err, "there are more; see them with --limit")
 				}
-				return p.printJSON(append([]tasks.Listed{}, found...))
+				return p.printJSON(append([]tasks.Listed{}, list.Tasks...))
 			}
-			if len(found) == 0 {
+			if len(list.Tasks) == 0 {
 				p.printf("no matching tasks in namespace %s of %s\n", c.Namespace, c.Address)
 				return nil
 			}
-			render.Tasks(p.streams.Out, found)
-			if more {
+			render.Tasks(p.streams.Out, list.Tasks)
+			if list.More {
 				p.printf("... more; see them with --limit\n")
 			}
 			return nil

@@ -16,6 +16,7 @@ type tasksPage struct {
 	Agent, Status string
 	Statuses      []string
 	More          string // leads to a longer list; empty: it is whole
+	Unknown       []string
 }
 
 // listedTask is a task in the list, with its state in a word or two.
@@ -40,16 +41,16 @@ func (s *Server) showTasks(w http.ResponseWriter, r *http.Request, p bearer.Pers
 	if n, err := strconv.Atoi(r.FormValue("limit")); err == nil {
 		f.Limit = min(max(n, 1), maxTasks)
 	}
-	found, more, err := s.Client.List(r.Context(), f)
+	list, err := s.Client.List(r.Context(), f)
 	if err != nil {
 		s.fail(w, r, p, http.StatusBadGateway, err.Error())
 		return
 	}
-	body := tasksPage{Agent: f.Agent, Status: f.Status, Statuses: tasks.Statuses}
-	for _, t := range found {
+	body := tasksPage{Agent: f.Agent, Status: f.Status, Statuses: tasks.Statuses, Unknown: list.Unknown}
+	for _, t := range list.Tasks {
 		body.Tasks = append(body.Tasks, listedTask{t, stateOf(t)})
 	}
-	if more && f.Limit < maxTasks {
+	if list.More && f.Limit < maxTasks {
 		query := r.URL.Query()
 		query.Set("limit", strconv.Itoa(min(2*f.Limit, maxTasks)))
 		body.More = "/tasks?" + query.Encode()
@@ -62,6 +63,8 @@ func stateOf(t tasks.Listed) string {
 	switch {
 	case t.Now != "":
 		return t.Now
+	case len(t.TakenBack) > 0:
+		return "taken back"
 	case t.Ended != "":
 		return t.Ended
 	case t.Paused:

@@ -48,9 +48,14 @@ func Environment(w io.Writer, v environment.View) {
 }
 
 // TasksOf prints which tasks have changed parts of an environment.
-func TasksOf(w io.Writer, t environment.Tasks) {
+func TasksOf(w io.Writer, v environment.View, t environment.Tasks) {
+	back := v.TakenBack()
 	for _, each := range t.Tasks {
-		fmt.Fprintln(w, "changed by", wrote(each))
+		fmt.Fprint(w, "changed by ", wrote(each))
+		for _, b := range back[each.Task] {
+			fmt.Fprintf(w, "; taken back in %s by the rollback to %s", strings.Join(b.Parts, ", "), b.Checkpoint)
+		}
+		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "tasks are known that have changed parts since %s\n", terminal.LocalTime(t.Since, time.DateTime))
 	for _, what := range t.Unread {

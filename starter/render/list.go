@@ -3,10 +3,12 @@ package render
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
@@ -60,7 +62,15 @@ func listedStatus(e tasks.Listed) string {
 			parts = append(parts, more)
 		}
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(append(parts, takenBackIn(e.TakenBack)...), ", ")
+}
+
+// takenBackIn says which environments have taken back what a task had changed.
+func takenBackIn(all []environment.TakenBack) (parts []string) {
+	for _, t := range all {
+		parts = append(parts, "taken back in environment "+t.Environment)
+	}
+	return slices.Compact(parts)
 }
 
 // waitsFor says what a task waits for, a person first.

@@ -71,7 +71,7 @@ func describeStanding(s tasks.Standing) string {
 	if s.Now != "" {
 		parts = append(parts, s.Now)
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(append(parts, takenBackIn(s.TakenBack)...), ", ")
 }
 
 // Standing prints a task as it stands now.
@@ -241,6 +241,14 @@ func writeActs(w io.Writer, t tasks.Run, s tasks.Standing) {
 			fmt.Fprintf(w, ": %s", a.Status)
 		}
 		fmt.Fprintln(w)
+	}
+	for _, b := range s.TakenBack {
+		fmt.Fprintf(w, "%s: a rollback of environment %s to checkpoint %s has taken back what it had changed in %s; to go "+
+			"forward again: starter env rollback %[2]s %[5]s\n", terminal.LocalTime(b.At, time.DateTime), b.Environment,
+			b.Checkpoint, strings.Join(b.Parts, ", "), b.Safety)
+	}
+	for _, what := range s.Unknown {
+		fmt.Fprintln(w, terminal.OneLine(what))
 	}
 	if s.Next != "" && (s.Of != "" || len(s.After) > 0) {
 		fmt.Fprintf(w, "next: %s\n", s.Next)

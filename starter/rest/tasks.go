@@ -38,6 +38,8 @@ type listing struct {
 type TaskList struct {
 	Tasks []tasks.Listed `json:"tasks" nullable:"false"`
 	More  bool           `json:"more"                   doc:"there are more than the limit"`
+	// Unknown is left out where all have told.
+	Unknown []string `json:"unknown,omitempty" doc:"environments that do not tell whether they have taken back what tasks had changed"`
 }
 
 type gateDecision struct {
@@ -114,9 +116,9 @@ func (s *Server) registerTasks(api huma.API) {
 }
 
 func (s *Server) listTasks(ctx context.Context, in *listing) (*answer[TaskList], error) {
-	found, more, err := s.Client.List(ctx, tasks.Filter{Status: in.Status, Agent: in.Agent, NeedsPerson: in.NeedsPerson,
+	list, err := s.Client.List(ctx, tasks.Filter{Status: in.Status, Agent: in.Agent, NeedsPerson: in.NeedsPerson,
 		Limit: in.Limit})
-	return told(TaskList{append([]tasks.Listed{}, found...), more}, err)
+	return told(TaskList{append([]tasks.Listed{}, list.Tasks...), list.More, list.Unknown}, err)
 }
 
 func (s *Server) getTask(ctx context.Context, in *TaskPath) (*answer[tasks.Standing], error) {

@@ -150,6 +150,17 @@ func (c *Client) Environment(ctx context.Context, name string) (v environment.Vi
 // Environments lists the names of the environments of the namespace. The list lags by about a
 // second.
 func (c *Client) Environments(ctx context.Context) (names []string, err error) {
+	all, err := c.listEnvironments(ctx)
+	for _, e := range all {
+		names = append(names, e.name)
+	}
+	return names, err
+}
+
+// listed is an environment, and the queue of its workflow.
+type listed struct{ name, queue string }
+
+func (c *Client) listEnvironments(ctx context.Context) (all []listed, err error) {
 	request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: c.Namespace,
 		Query: fmt.Sprintf("WorkflowType = '%s' AND ExecutionStatus = 'Running'", environment.WorkflowType)}
 	for {
@@ -158,11 +169,11 @@ func (c *Client) Environments(ctx context.Context) (names []string, err error) {
 			return nil, fmt.Errorf("list environments: %w", err)
 		}
 		for _, e := range page.GetExecutions() {
-			names = append(names, environment.NameOf(e.GetExecution().GetWorkflowId()))
+			all = append(all, listed{environment.NameOf(e.GetExecution().GetWorkflowId()), e.GetTaskQueue()})
 		}
 		if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
-			slices.Sort(names)
-			return names, nil
+			slices.SortFunc(all, func(a, b listed) int { return strings.Compare(a.name, b.name) })
+			return all, nil
 		}
 	}
 }

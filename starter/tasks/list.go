@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -102,6 +103,8 @@ type Listed struct {
 	// Now says what became of it after its end, and By which workflow made it so: see Standing.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
+	// TakenBack are rollbacks of environments that have taken back what the task had changed.
+	TakenBack []environment.TakenBack `json:"takenBack,omitempty"`
 	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says
 	// which part of it.
 	Of   string `json:"of,omitempty"`
@@ -145,16 +148,25 @@ func (c *Client) ListWaiting(ctx context.Context, limit int) (found []Listed, mo
 	return c.search(ctx, Filter{NeedsPerson: true, Limit: limit})
 }
 
-// List returns at most f.Limit tasks, and whether there are more.
-func (c *Client) List(ctx context.Context, f Filter) (found []Listed, more bool, err error) {
-	if found, more, err = c.search(ctx, f); err != nil {
-		return nil, false, err
+// List is a list of tasks.
+type List struct {
+	Tasks []Listed
+	// More says that there are more.
+	More bool
+	// Unknown says which environments do not tell whether they have taken back what tasks had changed.
+	Unknown []string
+}
+
+// List returns at most f.Limit tasks.
+func (c *Client) List(ctx context.Context, f Filter) (list List, err error) {
+	if list.Tasks, list.More, err = c.search(ctx, f); err != nil {
+		return List{}, err
 	}
-	if err := c.addStandings(ctx, found); err != nil {
-		return nil, false, err
+	if list.Unknown, err = c.addStandings(ctx, list.Tasks); err != nil {
+		return List{}, err
 	}
-	found, err = c.addPresent(ctx, found)
-	return found, more, err
+	list.Tasks, err = c.addPresent(ctx, list.Tasks)
+	return list, err
 }
 
 // search returns at most f.Limit tasks as the server has them, and whether there are more.
@@ -249,24 +261,31 @@ func (c *Client) addWaiting(ctx context.Context, t *Listed) error {
 }
 
 // addStandings says of tasks that have ended what became of them since.
-func (c *Client) addStandings(ctx context.Context, found []Listed) error {
+func (c *Client) addStandings(ctx context.Context, found []Listed) (unknown []string, err error) {
 	var ended []string
 	for _, t := range found {
 		if !t.Closed.IsZero() && t.Task != "" && !slices.Contains(ended, t.Task) {
 			ended = append(ended, t.Task)
 		}
 	}
+	if len(ended) == 0 {
+		return nil, nil
+	}
 	families, err := c.Recoveries().Families(ctx, ended)
 	if err != nil {
-		return c.explainMissingAttributes(ctx, err)
+		return nil, c.explainMissingAttributes(ctx, err)
+	}
+	back, err := c.takenBack(ctx)
+	if err != nil {
+		return nil, err
 	}
 	for i, t := range found {
 		if !t.Closed.IsZero() {
 			now, by := families[t.Task].Of(t.ID)
-			found[i].Now, found[i].By = now, by.WorkflowID
+			found[i].Now, found[i].By, found[i].TakenBack = now, by.WorkflowID, back.of(t.ID, by.WorkflowID)
 		}
 	}
-	return nil
+	return back.unknown, nil
 }
 
 func (c *Client) readListed(e *workflowpb.WorkflowExecutionInfo) Listed {

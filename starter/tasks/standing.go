@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-62bf7108/unwind/starter/terminal"
+	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -21,6 +22,10 @@ type Standing struct {
 	// workflow that made it so. Both are empty where nothing was done about it.
 	Now string `json:"now,omitempty"`
 	By  string `json:"by,omitempty"`
+	// TakenBack are rollbacks of environments that have taken back what the task had changed, and
+	// Unknown says which environments do not tell.
+	TakenBack []environment.TakenBack `json:"takenBack,omitempty"`
+	Unknown   []string                `json:"unknown,omitempty"`
 	// Of is the workflow that this one recovers, rolls back or redoes; empty for a task. Part says
 	// which part of it.
 	Of   string `json:"of,omitempty"`
@@ -84,6 +89,11 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	var by recovery.Run
 	s.Now, by = family.Of(t.ID)
 	s.By = by.WorkflowID
+	back, err := c.takenBack(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.TakenBack, s.Unknown = back.of(t.ID, s.By), back.unknown
 	for _, r := range family {
 		s.After = append(s.After, Act{r.WorkflowID, r.Type, r.Of, r.Part, string(r.Unwind), r.Started, r.Closed})
 	}
