@@ -17,8 +17,8 @@ type tasksParams struct {
 func (*tasks) Spec() activities.Spec {
 	return activities.Spec{
 		Name: "environment.tasks",
-		Summary: "Fails where a task that has not ended has changed what a rollback puts back. It is a step of the rollbacks " +
-			"of environments, right before the unit is stopped, and of no other task.",
+		Summary: "Fails where a task that has not ended has changed what a rollback puts back. It is a step of the " +
+			"rollbacks of environments, right before the unit is stopped, and of no other task.",
 		Params:     activities.ParamsSchema[tasksParams](),
 		Outputs:    map[string]string{"past": "how many tasks have made changes that the rollback takes back"},
 		UndoParams: []string{"environment"}, HostBound: true, ReadOnly: true, Risk: activities.Low,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,7 +23,7 @@ func (t takenBack) of(id, by string) []environment.TakenBack {
 	if by == "" || by == id {
 		return t.by[id]
 	}
-	return append(t.by[id][:len(t.by[id]):len(t.by[id])], t.by[by]...)
+	return append(slices.Clip(t.by[id]), t.by[by]...)
 }
 
 // takenBack asks each environment of the namespace, all beside each other. One without a worker does
@@ -33,33 +33,32 @@ func (c *Client) takenBack(ctx context.Context) (found takenBack, err error) {
 	if err != nil {
 		return found, err
 	}
-	found.by = map[string][]environment.TakenBack{}
-	var one sync.Mutex
-	asked, asking := errgroup.WithContext(ctx)
+	views, errs := make([]environment.View, len(all)), make([]error, len(all))
+	asked := errgroup.Group{}
 	asked.SetLimit(maxAsked)
-	for _, e := range all {
+	for i, e := range all {
 		asked.Go(func() error {
-			var v environment.View
-			err := errNoWorker
-			if c.HasWorker(asking, e.queue) {
-				v, err = c.Environment(asking, e.name)
-			}
-			one.Lock()
-			defer one.Unlock()
-			if gone, is := errors.AsType[*EnvironmentRefusal](err); is && gone.Why == environment.Unknown {
-				return nil // it was removed since
-			}
-			if err != nil {
-				found.unknown = append(found.unknown, fmt.Sprintf(
-					"what rollbacks of environment %s have taken back is not known: %v", e.name, err))
-			}
-			for task, by := range v.TakenBack() {
-				found.by[task] = append(found.by[task], by...)
+			if errs[i] = errNoWorker; c.HasWorker(ctx, e.queue) {
+				views[i], errs[i] = c.Environment(ctx, e.name)
 			}
 			return nil
 		})
 	}
-	return found, errors.Join(asked.Wait(), ctx.Err())
+	_ = asked.Wait() // errs has them
+	found.by = map[string][]environment.TakenBack{}
+	for i, v := range views {
+		if gone, is := errors.AsType[*EnvironmentRefusal](errs[i]); is && gone.Why == environment.Unknown {
+			continue // it was removed since
+		}
+		if errs[i] != nil {
+			found.unknown = append(found.unknown, fmt.Sprintf(
+				"what rollbacks of environment %s have taken back is not known: %v", all[i].name, errs[i]))
+		}
+		for task, by := range v.TakenBack() {
+			found.by[task] = append(found.by[task], by...)
+		}
+	}
+	return found, ctx.Err()
 }
 
 var errNoWorker = errors.New("no worker answers; start one")
