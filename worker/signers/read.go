@@ -85,6 +85,10 @@ func lines(src []byte) func(yield func(int, string) bool) {
 	}
 }
 
+// kinds are the types of keys whose signatures count. Those of ssh-rsa do by SHA-2 alone.
+var kinds = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSA,
+	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256}
+
 // readKey reads a line: principals, options, a public key.
 func readKey(line string) (k key, err error) {
 	principals, rest, _ := strings.Cut(strings.ReplaceAll(line, "\t", " "), " ")
@@ -102,6 +106,10 @@ func readKey(line string) (k key, err error) {
 	}
 	if _, isCertificate := public.(*ssh.Certificate); isCertificate {
 		return k, errors.New("it is a certificate, and only keys are read: write the key of each person")
+	}
+	if !slices.Contains(kinds, public.Type()) {
+		return k, fmt.Errorf("%q has a key of type %s, whose signatures prove nothing; make one with ssh-keygen -t ed25519",
+			principals, public.Type())
 	}
 	k.public, k.persons = public, strings.Split(principals, ",")
 	for _, name := range k.persons {

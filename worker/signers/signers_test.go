@@ -1,15 +1,20 @@
 package signers
 
 import (
+	"crypto/dsa" //nolint:staticcheck // to show that it does not count
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -119,7 +124,12 @@ func TestAFileWithAMistakeIsRefusedAtItsLine(t *testing.T) {
 		_, err := Open(write(t, "allowed_signers", written), "")
 		require.ErrorContains(t, err, refusal, written)
 	}
-	_, err := Open(filepath.Join(t.TempDir(), "none"), "")
+	dsa, err := ssh.NewPublicKey(&dsaKey)
+	require.NoError(t, err)
+	_, err = Open(write(t, "allowed_signers", "# old\nann "+string(ssh.MarshalAuthorizedKey(dsa))), "")
+	require.ErrorContains(t, err, `allowed_signers:2: "ann" has a key of type ssh-dss, whose signatures prove nothing; `+
+		"make one with ssh-keygen -t ed25519")
+	_, err = Open(filepath.Join(t.TempDir(), "none"), "")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -180,6 +190,20 @@ func TestNoMutatedDecisionIsAccepted(t *testing.T) {
 	refuse("two signatures", mine, mySignature+mySignature)
 	refuse("another purpose", mine, ann.signAs(t, mine, "git"))
 	refuse("an older version", mine, ann.signAs(t, mine, "unwind-approval@v0"))
+	refuse("another's key, who counts", mine, bob.sign(t, mine))
+	refuse("a key that nobody knows", mine, newPerson(t).sign(t, mine))
+	for what, file := range map[string]string{
+		"expired": `ann valid-before="20261130115959Z" ` + ann.line, "not yet valid": `ann valid-after="20261201Z" ` + ann.line,
+		"for another purpose": `ann namespaces="git" ` + ann.line, "taken out": "bob " + bob.line,
+	} {
+		tried++
+		_, err := open(t, file).Verify(mine, mySignature)
+		require.Error(t, err, what)
+	}
+	withRevoked, err := Open(write(t, "allowed_signers", "ann "+ann.line), write(t, "revoked", ann.line))
+	require.NoError(t, err)
+	_, err = withRevoked.Verify(mine, mySignature)
+	require.ErrorContains(t, err, "is revoked")
 	fields := map[string]func(*activities.Statement) *string{
 		"task": func(s *activities.Statement) *string { return &s.Task }, "step": func(s *activities.Statement) *string { return &s.Step },
 		"action":  func(s *activities.Statement) *string { return &s.Action },
@@ -190,6 +214,7 @@ func TestNoMutatedDecisionIsAccepted(t *testing.T) {
 		"verdict": func(s *activities.Statement) *string { return &s.Verdict },
 		"who":     func(s *activities.Statement) *string { return &s.Who }, "why": func(s *activities.Statement) *string { return &s.Why },
 	}
+	require.Len(t, fields, reflect.TypeFor[activities.Statement]().NumField()-1, "each text is changed; the time is below")
 	for name, field := range fields {
 		value := *field(&mine)
 		for i := range len(value) {
@@ -238,9 +263,52 @@ func TestNoMutatedDecisionIsAccepted(t *testing.T) {
 	refuse("a longer signature", mine, armored(append(slices.Clone(block.Bytes), 0)))
 	sig, err := sshsig.Unarmor([]byte(mySignature))
 	require.NoError(t, err)
+	for _, other := range []person{bob, newPerson(t)} {
+		claimed := *sig
+		claimed.PublicKey = other.signer.PublicKey()
+		refuse("the key of another in the signature", mine, string(sshsig.Armor(&claimed)))
+	}
 	sig.Signature.Rest = []byte{1, 0, 0, 0, 1}
 	refuse("what only a hardware key adds", mine, string(sshsig.Armor(sig)))
 	require.GreaterOrEqual(t, tried, 10_000)
+}
+
+// dsaKey is a key of a kind that OpenSSH no longer makes: p has the size of one, and need not be a prime.
+var dsaKey = dsa.PublicKey{Parameters: dsa.Parameters{P: new(big.Int).SetBit(big.NewInt(1), 1023, 1),
+	Q: new(big.Int).SetBit(big.NewInt(1), 159, 1), G: big.NewInt(4)}, Y: big.NewInt(16)}
+
+func TestAnRSAKeyCountsBySHA2Alone(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	signer, err := ssh.NewSignerFromSigner(private)
+	require.NoError(t, err)
+	s := open(t, "ann "+string(ssh.MarshalAuthorizedKey(signer.PublicKey())))
+	for algorithm, refusal := range map[string]string{
+		ssh.KeyAlgoRSASHA512: "", ssh.KeyAlgoRSASHA256: "",
+		ssh.KeyAlgoRSA: `its signature cannot be read: invalid signature format "ssh-rsa": expected "rsa-sha2-256" or`,
+	} {
+		sig, err := sshsig.Sign(strings.NewReader(statement().Text()), hashed{signer.(ssh.AlgorithmSigner), algorithm},
+			sshsig.HashSHA512, activities.SignatureNamespace)
+		require.NoError(t, err)
+		require.Equal(t, algorithm, sig.Signature.Format)
+		_, err = s.Verify(statement(), string(sshsig.Armor(sig)))
+		if refusal == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, refusal)
+	}
+}
+
+// hashed signs by one algorithm, whichever is asked for.
+type hashed struct {
+	ssh.AlgorithmSigner
+
+	algorithm string
+}
+
+func (h hashed) SignWithAlgorithm(from io.Reader, data []byte, _ string) (*ssh.Signature, error) {
+	return h.AlgorithmSigner.SignWithAlgorithm(from, data, h.algorithm)
 }
 
 func TestSSHKeygenSignsAndVerifiesTheSame(t *testing.T) {
