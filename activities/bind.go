@@ -30,9 +30,10 @@ type Host struct {
 	// forward is not planned when it acts.
 	Rules  Rules
 	Passes Passes
-	// Signers verify who has approved a change, or decided about an undo. Defaults to none: a name is a
-	// claim.
-	Signers Signers
+	// Signers verify who has approved a change, or decided about an undo, and Decisions record the latter.
+	// Defaults to none: a name is a claim.
+	Signers   Signers
+	Decisions Decisions
 }
 
 // Masker returns a Masker of every secret that the worker knows.
@@ -153,11 +154,8 @@ func (b boundAction) reset(ctx context.Context, back Backward) (Undone, error) {
 func (b boundAction) backward(ctx context.Context, back Backward, verdict string,
 	do func(context.Context, Entry, Decision) (Undone, error)) (Undone, error) {
 	return callAction(ctx, b.host, b.name, &back.Entry, func(ctx context.Context, _ *Masker) (Undone, error) {
-		if err := b.proveDecision(back, verdict); err != nil {
-			return Undone{}, err
-		}
 		began := time.Now()
-		undone, err := do(ctx, back.Entry, back.Decision)
+		undone, err := b.asDecided(ctx, back, verdict, func() (Undone, error) { return do(ctx, back.Entry, back.Decision) })
 		if err == nil {
 			err = b.withdraw(back.Entry, undone)
 		}
@@ -184,7 +182,7 @@ func (b boundAction) observe(ctx context.Context, e Entry) (Observation, error) 
 
 func (b boundAction) release(ctx context.Context, e Entry) error {
 	_, err := callAction(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
-		return struct{}{}, errors.Join(b.action.Release(ctx, e), b.forgetPass(e.Token))
+		return struct{}{}, errors.Join(b.action.Release(ctx, e), b.forgetPass(e.Token), b.forgetDecisions(e.Token))
 	}, func(s struct{}) struct{} { return s })
 	return err
 }

@@ -16,6 +16,8 @@ type ErrorType string
 //	Refused         | no      | bad input, or not allowed by the worker's config; nothing was touched
 //	CheckFailed     | no      | a check of the step did not hold
 //	StaleApproval   | no      | the change or its target is not what was approved; back to the gate
+//	Unproved        | no      | only a signed decision counts, and nothing proves this one; nothing was touched; back
+//	                |         | to the gate, or to the park
 //	Asks            | no      | a person must approve the change first; nothing was touched; on to the gate
 //	Denied          | no      | the worker's policy denies the change; nothing was touched
 //	Fenced          | no      | the token was undone or released: a late forward
@@ -35,6 +37,7 @@ const (
 	Refused        ErrorType = "Refused"
 	CheckFailed    ErrorType = "CheckFailed"
 	StaleApproval  ErrorType = "StaleApproval"
+	Unproved       ErrorType = "Unproved"
 	Asks           ErrorType = "Asks"
 	Denied         ErrorType = "Denied"
 	Fenced         ErrorType = "Fenced"

@@ -2,6 +2,9 @@ package activities
 
 import (
 	"context"
+	"errors"
+
+	"go.temporal.io/sdk/activity"
 )
 
 // proveAssents refuses a forward whose approvals are not signed for exactly this change of this step,
@@ -16,7 +19,7 @@ func (b boundAction) proveAssents(ctx context.Context, f Forward, planned Change
 		return err
 	}
 	if len(f.Assents) == 0 {
-		return Errorf(StaleApproval, "this worker takes only signed approvals, and there is none")
+		return Errorf(Unproved, "this worker takes only signed approvals, and there is none")
 	}
 	for _, a := range f.Assents {
 		_, err := b.host.Signers.Verify(Statement{
@@ -24,36 +27,128 @@ func (b boundAction) proveAssents(ctx context.Context, f Forward, planned Change
 			Change: f.Want, Undo: capChange(shown).UndoDigest(), Verdict: Approve, Who: a.Who, At: a.At, Why: a.Why,
 		}, a.Signature)
 		if err != nil {
-			return Errorf(StaleApproval, "the approval by %s proves nothing: %v", a.Who, err)
+			return Errorf(Unproved, "the approval by %s proves nothing: %v", a.Who, err)
 		}
 	}
 	return nil
 }
 
-// proveDecision refuses an undo that is to overwrite or lose something because a person has said so,
-// unless that one has signed it. What the step's own drift policy overwrites nobody has decided.
-func (b boundAction) proveDecision(back Backward, verdict string) error {
-	d := back.Decision
-	isDecided := verdict == verdictReset || d.Force != "" && (back.Entry.Policy.Drift != DriftForce || d.Signing != nil)
-	if b.host.Signers == nil || !isDecided {
-		return nil
+// Decisions are a worker's record of the signed decisions about undos that it has carried out: each
+// counts once.
+type Decisions interface {
+	// Begin notes, durably, that a call carries out the decision about an opening of a token. If one did
+	// before, it returns that one, and notes nothing.
+	Begin(token string, opening Digest, by Carrying) (earlier *Carrying, err error)
+	// End notes how the call has ended; nil if the decision has yet to be carried out.
+	End(token string, opening Digest, by *Carrying) error
+	// Forget forgets the decisions about a token. It is no error if there are none.
+	Forget(token string) error
+}
+
+// Carrying is a call that carries out a signed decision.
+type Carrying struct {
+	Run      string `json:"run"` // of the workflow
+	Activity string `json:"activity"`
+	// Over means that it has had its answer.
+	Over bool `json:"over,omitempty"`
+}
+
+// mayFollow reports whether a call may carry out what an earlier one did: as another attempt, or
+// because the workflow has had no answer. The server, and not who asks, says which run a call is of.
+func (c Carrying) mayFollow(earlier Carrying) bool {
+	return c.Run == earlier.Run && (!earlier.Over || c.Activity == earlier.Activity)
+}
+
+// asDecided runs an undo. What a person must have signed is proved before, and carried out once.
+func (b boundAction) asDecided(ctx context.Context, back Backward, verdict string,
+	undo func() (Undone, error)) (Undone, error) {
+	isProved, err := b.proveDecision(ctx, back, verdict)
+	if err != nil {
+		return Undone{}, err
 	}
-	if d.Signing == nil {
-		return Errorf(Refused, "this worker takes only signed decisions, and the one to %s was not: nothing was touched",
-			verdict)
+	if !isProved {
+		return undo()
+	}
+	token, opening, info := back.Entry.Token, back.Decision.Signing.Opening, activity.GetInfo(ctx)
+	by := Carrying{Run: info.WorkflowExecution.RunID, Activity: info.ActivityID}
+	earlier, err := b.host.Decisions.Begin(token, opening, by)
+	if err != nil {
+		return Undone{}, err
+	}
+	if earlier != nil && !by.mayFollow(*earlier) {
+		return Undone{}, Errorf(Unproved, "the decision of %s to %s was carried out before, and counts once; nothing was "+
+			"touched: decide about what is shown now", back.Decision.Who, verdict)
+	}
+	undone, err := undo()
+	switch {
+	case err == nil, TypeOf(err).Final() && TypeOf(err) != WorkerStopping && TypeOf(err) != BreakerOpen:
+		by.Over = true
+		return undone, errors.Join(err, b.host.Decisions.End(token, opening, &by))
+	case ctx.Err() != nil && !isWorkerStopping(ctx): // the next run of the workflow carries it out
+		return undone, errors.Join(err, b.host.Decisions.End(token, opening, nil))
+	}
+	return undone, err
+}
+
+// proveDecision refuses an undo that is to overwrite or lose something because a person has said so,
+// unless that one has signed it. What the step's own drift policy overwrites nobody has decided; that
+// policy and the task are those of the worker's own record, since an entry comes from a history.
+func (b boundAction) proveDecision(ctx context.Context, back Backward, verdict string) (isProved bool, err error) {
+	d := back.Decision
+	if b.host.Signers == nil || verdict == verdictForce && d.Force == "" {
+		return false, nil
+	}
+	own, err := b.ownRecord(ctx, back.Entry.Token)
+	switch {
+	case err != nil:
+		return false, err
+	case d.Signing == nil && verdict == verdictForce && own.Entry.Policy.Drift == DriftForce:
+		return false, nil
+	case d.Signing == nil:
+		return false, Errorf(Unproved,
+			"this worker takes only signed decisions, and the one to %s was not: nothing was touched", verdict)
+	case d.Signing.Task != OwnerOf(ctx).Workflow && d.Signing.Task != own.Owner.Workflow:
+		return false, Errorf(Unproved,
+			"the decision of %s to %s was signed for task %q, not for this one: nothing was touched", d.Who, verdict,
+			d.Signing.Task)
 	}
 	s := *d.Signing
 	if verdict == verdictForce {
 		s.Change = d.Force
 	}
-	_, err := b.host.Signers.Verify(Statement{
+	_, err = b.host.Signers.Verify(Statement{
 		Task: s.Task, Step: back.Entry.Step, Action: b.name, Token: back.Entry.Token, Opening: s.Opening, Change: s.Change,
 		Verdict: verdict, Who: d.Who, At: s.At, Why: d.Why,
 	}, s.Signature)
 	if err != nil {
-		return Errorf(Refused, "the decision of %s to %s proves nothing, and nothing was touched: %v", d.Who, verdict, err)
+		return false, Errorf(Unproved, "the decision of %s to %s proves nothing, and nothing was touched: %v", d.Who, verdict,
+			err)
 	}
-	return nil
+	return true, nil
+}
+
+func (b boundAction) forgetDecisions(token string) error {
+	if b.host.Decisions == nil {
+		return nil
+	}
+	return b.host.Decisions.Forget(token)
+}
+
+// ownRecord is what the worker's own journal has of a token; empty if that is nothing.
+func (b boundAction) ownRecord(ctx context.Context, token string) (Record, error) {
+	if b.records == nil {
+		return Record{}, nil
+	}
+	all, _, err := b.records.Records(ctx)
+	if err != nil {
+		return Record{}, err
+	}
+	for _, r := range all {
+		if r.Entry.Token == token {
+			return r, nil
+		}
+	}
+	return Record{}, nil
 }
 
 // What a person can decide about an undo that its worker has to verify: the other ways only have the

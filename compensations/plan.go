@@ -62,6 +62,8 @@ type findings struct {
 	Silent bool              `json:"silent,omitempty"` // no alert about the present park has been sent yet
 	Forced int               `json:"forced,omitempty"` // how often its drift policy has overwritten drift
 	Notes  []string          `json:"notes,omitempty"`
+	// Signed means that a worker has refused a decision that was not signed.
+	Signed bool `json:"signed,omitempty"`
 	// ForcedDrift is what undos were to overwrite, by a person's decision or the drift policy, the
 	// last first: some of it may be nowhere else.
 	ForcedDrift *activities.Drift `json:"forcedDrift,omitempty"`

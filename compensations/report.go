@@ -106,10 +106,12 @@ type StepReport struct {
 	// carry.
 	Reason string            `json:"reason,omitempty"`
 	Digest activities.Digest `json:"digest,omitempty"`
-	// Token is there if only signed resolutions count: see Statement.
-	Token string        `json:"token,omitempty"`
-	Notes []string      `json:"notes,omitempty"`
-	Took  time.Duration `json:"took,omitempty"`
+	// Signed means that only signed resolutions count, and Token is a part of what is signed: see
+	// Statement.
+	Signed bool          `json:"signed,omitempty"`
+	Token  string        `json:"token,omitempty"`
+	Notes  []string      `json:"notes,omitempty"`
+	Took   time.Duration `json:"took,omitempty"`
 }
 
 // maxNotes is how many notes a report keeps that is too long.
@@ -182,9 +184,7 @@ func (it *item) report() StepReport {
 	switch it.state {
 	case Parked, Waiting:
 		r.Reason, r.Digest = it.Reason, it.parkDigest()
-		if it.entry.Place.Signed {
-			r.Token = it.entry.Token
-		}
+		r.Signed, r.Token = it.Signed || it.entry.Place.Signed, it.entry.Token
 	case Accepted, Skipped:
 		if r.Outcome == "" {
 			r.Outcome = activities.Failed

@@ -196,6 +196,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		case tries.goOn(err):
 			pause = time.Minute
 		default:
+			it.Signed = it.Signed || app != nil && app.Type() == string(activities.Unproved)
 			s.parkFailed(ctx, it, limits.Reason(err))
 			return
 		}

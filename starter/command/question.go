@@ -73,7 +73,7 @@ func aboutPark(c *tasks.Client, r compensations.StepReport) question {
 	return askWhichWay(c, "the undo of step "+r.Step, r.Digest, ways,
 		func(t tasks.Run, p protocol.Resolution) (protocol.Resolution, error) {
 			p.Step = r.Step
-			return signFlags{}.signResolution(r.Token, p, ofUndo(t.ID, r))
+			return signFlags{}.signResolution(r.Signed, p, ofUndo(t.ID, r))
 		})
 }
 
@@ -83,7 +83,7 @@ func aboutParkedStep(c *tasks.Client, p protocol.ParkView) question {
 	return askWhichWay(c, "step "+p.Step, p.Digest, p.Ways,
 		func(t tasks.Run, r protocol.Resolution) (protocol.Resolution, error) {
 			r.Step = p.Step
-			return signFlags{}.signResolution(p.Token, r, ofStep(t.ID, p))
+			return signFlags{}.signResolution(p.Signed, r, ofStep(t.ID, p))
 		})
 }
 

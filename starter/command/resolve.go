@@ -107,7 +107,7 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	r, err := f.sign.signResolution(park.Token,
+	r, err := f.sign.signResolution(park.Signed,
 		protocol.Resolution{Resolution: compensations.Resolution{Step: step, Digest: park.Digest, Do: do, Who: currentUser(),
 			Why: f.why}}, ofUndo(t.ID, park))
 	if err != nil {
@@ -134,7 +134,7 @@ func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run,
 	if err := p.confirm(f, park.Digest, string(do)+" it?"); err != nil {
 		return err
 	}
-	r, err := f.sign.signResolution(park.Token, protocol.Resolution{
+	r, err := f.sign.signResolution(park.Signed, protocol.Resolution{
 		Resolution: compensations.Resolution{Step: park.Step, Digest: park.Digest, Do: do, Who: currentUser(), Why: f.why},
 		With:       corrected,
 	}, ofStep(t.ID, park))

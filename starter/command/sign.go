@@ -15,7 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// signFlags say how a decision is signed, where only signed ones count.
+// signFlags say how a decision is signed: where only signed ones count, or a key is given.
 type signFlags struct{ key, as string }
 
 func (f *signFlags) addTo(c *cobra.Command) {
@@ -26,9 +26,9 @@ func (f *signFlags) addTo(c *cobra.Command) {
 		"sign as this `person` of the worker's signers (default UNWIND_AS, else your login name)")
 }
 
-// signGate signs a decision about a gate that takes only signed ones.
+// signGate signs a decision about a gate.
 func (f signFlags) signGate(task, verdict string, g protocol.GateView, d protocol.Decision) (protocol.Decision, error) {
-	f, isAsked := f.withDefaults(g.Token)
+	f, isAsked := f.withDefaults(g.Signed)
 	if !isAsked {
 		return d, nil
 	}
@@ -42,10 +42,10 @@ func (f signFlags) signGate(task, verdict string, g protocol.GateView, d protoco
 	return d, err
 }
 
-// signResolution signs a resolution of a park that takes only signed ones.
-func (f signFlags) signResolution(token string, r protocol.Resolution,
+// signResolution signs a resolution of a park.
+func (f signFlags) signResolution(isWanted bool, r protocol.Resolution,
 	statement func(protocol.Resolution) activities.Statement) (protocol.Resolution, error) {
-	f, isAsked := f.withDefaults(token)
+	f, isAsked := f.withDefaults(isWanted)
 	if !isAsked {
 		return r, nil
 	}
@@ -64,12 +64,13 @@ func ofStep(task string, p protocol.ParkView) func(protocol.Resolution) activiti
 	return func(r protocol.Resolution) activities.Statement { return p.Statement(task, r) }
 }
 
-// withDefaults reports whether a decision is signed: where only signed ones count, the token is there.
-func (f signFlags) withDefaults(token string) (signFlags, bool) {
-	if token == "" {
+// withDefaults reports whether a decision is signed. With a key it is signed also where that is not known
+// to be wanted: the worker that acts may have another config by now than when the task began.
+func (f signFlags) withDefaults(isWanted bool) (signFlags, bool) {
+	f.key, f.as = cmp.Or(f.key, os.Getenv("UNWIND_KEY")), cmp.Or(f.as, os.Getenv("UNWIND_AS"))
+	if !isWanted && f.key == "" {
 		return f, false
 	}
-	f.key, f.as = cmp.Or(f.key, os.Getenv("UNWIND_KEY")), cmp.Or(f.as, os.Getenv("UNWIND_AS"))
 	if u, err := user.Current(); err == nil {
 		f.as = cmp.Or(f.as, u.Username)
 	}
@@ -79,7 +80,7 @@ func (f signFlags) withDefaults(token string) (signFlags, bool) {
 func (f signFlags) sign(step string, s activities.Statement) (string, error) {
 	signature, err := sign.Statement(f.key, s)
 	if err != nil {
-		return "", usage.Errorf("step %s takes only signed decisions, and nothing was sent: %w", step, err)
+		return "", usage.Errorf("the decision about step %s could not be signed, and nothing was sent: %w", step, err)
 	}
 	return signature, nil
 }

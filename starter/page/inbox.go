@@ -211,7 +211,7 @@ func itemsOf(s protocol.State) (items []item) {
 	}
 	for _, g := range s.Gates {
 		add(item{Kind: gate, Step: g.Step, Summary: g.Change.Summary, Why: g.Why, Risk: g.Change.Risk, Waits: g.Waits,
-			Digest: g.Digest, Signed: g.Token != "", Keys: g.Change.Keys, Until: g.Until})
+			Digest: g.Digest, Signed: g.Signed, Keys: g.Change.Keys, Until: g.Until})
 	}
 	if more := s.MoreGates + s.MoreParks; more > 0 {
 		add(item{Kind: unlisted, Summary: activities.CountOf(more, "more step") + " of this task"})

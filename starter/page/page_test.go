@@ -148,10 +148,10 @@ func TestWhatMustBeSignedIsSignedInATerminal(t *testing.T) {
 		return string(v.main)
 	}
 	require.Contains(t, show(), `value="approve"`)
-	now.Gate.Token = "token"
+	now.Gate.Signed = true
 	require.NotContains(t, show(), "<form")
 	require.Contains(t, show(), "starter approve ship two\nstarter reject ship two --why WHY")
-	now.Gate, now.Undo = nil, &compensations.StepReport{Step: "two", State: string(compensations.Parked), Token: "token"}
+	now.Gate, now.Undo = nil, &compensations.StepReport{Step: "two", State: string(compensations.Parked), Signed: true}
 	require.NotContains(t, show(), "<form")
 	require.Contains(t, show(), "starter resolve ship two --do accept")
 }

@@ -109,9 +109,9 @@ func (b *stepPage) addSigning(server tasks.Server, now protocol.StepNow) {
 			terminal.ShellQuote(now.Step.ID), more)
 	}
 	switch {
-	case now.Gate != nil && now.Gate.Token != "":
+	case now.Gate != nil && now.Gate.Signed:
 		b.Sign = []string{command("approve", ""), command("reject", " --why WHY")}
-	case now.Park != nil && now.Park.Token != "", now.Undo != nil && now.Undo.Token != "":
+	case now.Park != nil && now.Park.Signed, now.Undo != nil && now.Undo.Signed:
 		for _, way := range b.Ways {
 			b.Sign = append(b.Sign, command("resolve", " --do "+string(way.Do)))
 		}

@@ -14,7 +14,7 @@ import (
 func Gate(w io.Writer, g protocol.GateView) {
 	again := ""
 	if g.Opening > 1 {
-		again = fmt.Sprintf(" (opening %d: the change is different now)", g.Opening)
+		again = fmt.Sprintf(" (opening %d: what was approved no longer holds)", g.Opening)
 	}
 	fmt.Fprintf(w, "gate: step %s waits for a person%s\n", g.Step, again)
 	if g.Why != "" {
@@ -30,7 +30,7 @@ func Gate(w io.Writer, g protocol.GateView) {
 	if g.Waits != "" {
 		fmt.Fprintf(w, "  approvals %s\n", terminal.OneLine(g.Waits))
 	}
-	if g.Token != "" {
+	if g.Signed {
 		fmt.Fprintf(w, "  decisions count only if they are signed: --key FILE, or the SSH agent\n")
 	}
 	Change(w, g.Change)
@@ -39,7 +39,7 @@ func Gate(w io.Writer, g protocol.GateView) {
 
 // GateWays prints three ways to approve, and how to reject; where only signed decisions count, one.
 func GateWays(w io.Writer, server tasks.Server, id string, g protocol.GateView) {
-	if g.Token != "" { // a bare signal decides nothing
+	if g.Signed { // a bare signal decides nothing
 		fmt.Fprintf(w, "  approve it: %s approve %s %s\n", server.StarterCommand(), terminal.ShellQuote(id),
 			terminal.ShellQuote(g.Step))
 		writeRejectWay(w, server, id, g)

@@ -3,6 +3,7 @@ package host_test
 import (
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	"golang.org/x/crypto/ssh"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -48,7 +50,7 @@ func serveSigned(t *testing.T, rules string) signed {
 	if rules != "" {
 		config.Policy = policyFile(t, rules)
 	}
-	s.ruled = ruled{serve(t, config, host.Options{Register: func(to worker.Registry) { to.RegisterWorkflow(act) }}),
+	s.ruled = ruled{serve(t, config, host.Options{Register: func(to worker.Registry) { to.RegisterWorkflow(act); to.RegisterWorkflow(takeBack) }}),
 		filepath.Join(root, "shop.db")}
 	s.fill()
 	return s
@@ -182,7 +184,7 @@ func TestTheWorkerThatActsVerifiesByItself(t *testing.T) {
 		require.NoError(t, err)
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, run.Get(t.Context(), nil), &app, name)
-		require.Equal(t, string(activities.StaleApproval), app.Type(), name)
+		require.Equal(t, string(activities.Unproved), app.Type(), name)
 	}
 	require.Equal(t, 20, s.rows())
 	s.hasNoRecord()
@@ -239,6 +241,94 @@ func TestOnlyASignedResolutionOverwritesDrift(t *testing.T) {
 	require.Equal(t, 10, s.amount())
 	report := s.stateOf(run.GetID()).Report
 	require.Contains(t, strings.Join(report.Steps[0].Notes, "\n"), "force by bob (key SHA256:")
+}
+
+// takeBack calls undos past the engine, one after the other, and returns what each has come to: an
+// outcome, or the type of an error. The last drift that one has seen comes last.
+func takeBack(ctx workflow.Context, undos []activities.Backward) (ends []string, err error) {
+	drift := activities.Digest("")
+	for _, u := range undos {
+		ctx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: u.Entry.Place.Queue,
+			StartToCloseTimeout: time.Minute, HeartbeatTimeout: 10 * time.Second})
+		var undone activities.Undone
+		err := workflow.ExecuteActivity(ctx, u.Entry.UndoType, u).Get(ctx, &undone)
+		end := string(undone.Outcome)
+		if app, isApp := errors.AsType[*temporal.ApplicationError](err); isApp {
+			end = app.Type()
+		}
+		if ends = append(ends, end); undone.Drift != nil {
+			drift = undone.Drift.Digest
+		}
+	}
+	return append(ends, string(drift)), nil
+}
+
+func (s signed) takeBack(undos ...activities.Backward) (ends []string, drift activities.Digest) {
+	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, takeBack, undos)
+	require.NoError(s, err)
+	require.NoError(s, run.Get(s.Context(), &ends))
+	last := len(ends) - 1
+	return ends[:last], activities.Digest(ends[last])
+}
+
+// priced is a task that has set the price to 20, and waits at its next gate. undo is what its step says
+// of its undo. It returns the entry of the step as its worker has recorded it.
+func (s signed) priced(undo map[string]any) (client.WorkflowRun, activities.Entry) {
+	s.execute("CREATE TABLE price (id INTEGER PRIMARY KEY, amount INTEGER); INSERT INTO price VALUES (1, 10)")
+	run := s.start(map[string]any{"name": "tidy", "agent": "bot", "steps": []any{
+		map[string]any{"id": "tidy", "uses": "sqlite.exec", "undo": undo, "with": map[string]any{"database": s.database,
+			"sql": "UPDATE price SET amount = 20 WHERE id = 1"}},
+		map[string]any{"id": "more", "uses": "sqlite.exec", "gate": "ask", "with": map[string]any{"database": s.database,
+			"sql": "DELETE FROM plan WHERE id = 20"}},
+	}})
+	s.gateOf(run)
+	records, _, err := s.worker.Registry.Records()["sqlite"].Records(s.Context())
+	require.NoError(s, err)
+	require.Len(s, records, 1)
+	return run, records[0].Entry
+}
+
+func TestTheDriftPolicyOfTheFileOverwritesWithoutASignature(t *testing.T) {
+	s := serveSigned(t, "")
+	run, _ := s.priced(map[string]any{"drift": "force"})
+	s.execute("UPDATE price SET amount = 30")
+	g := s.gateOf(run)
+	require.NoError(t, s.send(run, protocol.UpdateReject, s.decision(run, g, activities.Reject, "ann", "no")))
+	_, err := s.end(run)
+	require.Error(t, err)
+	require.Equal(t, 10, s.amount())
+}
+
+// Whoever calls an undo past the engine overwrites nothing by an entry of their own, nor by what a person
+// has signed for another task, or for another opening of this one.
+func TestASignedDecisionAboutAnUndoCountsOnce(t *testing.T) {
+	s := serveSigned(t, "")
+	run, entry := s.priced(map[string]any{"drift": "ask"})
+	s.execute("UPDATE price SET amount = 30")
+	ends, drift := s.takeBack(activities.Backward{Entry: entry})
+	require.Equal(t, []string{string(activities.Drifted)}, ends)
+
+	forged := activities.Backward{Entry: entry, Decision: activities.Decision{Force: drift, Who: "the step's drift policy"}}
+	forged.Entry.Policy.Drift = activities.DriftForce
+	decided := func(task string, opening string) activities.Backward {
+		about := activities.Statement{Task: task, Step: entry.Step, Action: entry.Action, Token: entry.Token,
+			Opening: activities.DigestOf([]byte(opening)), Change: drift, Verdict: "force", Who: "ann",
+			At: time.Now().UTC().Truncate(time.Second)}
+		return activities.Backward{Entry: entry, Decision: activities.Decision{Force: drift, Who: "ann",
+			Signing: &activities.Signing{Task: task, Opening: about.Opening, At: about.At, Signature: s.sign("ann", about)}}}
+	}
+	first := decided(run.GetID(), "the first park")
+	s.execute("UPDATE price SET amount = 40") // so that it finds another drift than it may overwrite
+	ends, _ = s.takeBack(forged, decided("elsewhere", "its park"), first, first)
+	require.Equal(t, []string{"Unproved", "Unproved", string(activities.Drifted), "Unproved"}, ends)
+
+	s.execute("UPDATE price SET amount = 30")
+	ends, _ = s.takeBack(forged, first)
+	require.Equal(t, []string{"Unproved", "Unproved"}, ends)
+	require.Equal(t, 30, s.amount())
+	ends, _ = s.takeBack(decided(run.GetID(), "the second park"))
+	require.Equal(t, []string{string(activities.Restored)}, ends)
+	require.Equal(t, 10, s.amount())
 }
 
 // execute changes the database as somebody else.

@@ -36,7 +36,7 @@ type builtin struct {
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
 		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
-		Passes: passesOf(b.config), Signers: b.signers}
+		Passes: passesOf(b.config), Signers: b.signers, Decisions: decisionsOf(b.config)}
 }
 
 func (b builtin) register(to activities.Registrar) {

@@ -60,7 +60,7 @@ func (t *Task) decideGate(ctx workflow.Context, d protocol.Decision, approved bo
 	gate, err := t.Gates.findGate(d, approved)
 	switch {
 	case err != nil:
-	case gate.view.Token == "":
+	case !gate.view.Signed:
 		t.Gates.take(gate, d, approved)
 	default:
 		err = t.proofs.takeUpdate(ctx, d.Step, func(ctx workflow.Context) (err error) {

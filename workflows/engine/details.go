@@ -119,7 +119,7 @@ func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
 	if g.Waits != "" {
 		fmt.Fprintf(b, "Approvals: %s\n\n", payload.Cell(g.Waits))
 	}
-	if g.Token != "" {
+	if g.Signed {
 		b.WriteString("Only signed decisions count: use `starter approve` or `starter reject`\n\n")
 	} else {
 		fmt.Fprintf(b, "Send the signal `%s` or `%s` with\n\n```json\n%s\n```\n\n", protocol.SignalApprove,
@@ -227,7 +227,7 @@ func writePark(b *strings.Builder, s compensations.StepReport) {
 	if s.Drift != nil && len(s.Drift.Diff) > parkDiffBytes {
 		b.WriteString(wholeElsewhere)
 	}
-	if s.Token != "" {
+	if s.Signed {
 		fmt.Fprintf(b, onlySigned, ways)
 		return
 	}
@@ -244,7 +244,7 @@ func writeParkedStep(b *strings.Builder, p protocol.ParkView) {
 	signal, _ := json.MarshalIndent(protocol.Resolution{Resolution: compensations.Resolution{Step: p.Step,
 		Digest: p.Digest, Do: p.Ways[0]}}, "", "  ")
 	fmt.Fprintf(b, "### Parked: step `%s` failed and needs a person\n\n%s\n\n", p.Step, payload.Cell(p.Reason))
-	if p.Token != "" {
+	if p.Signed {
 		fmt.Fprintf(b, onlySigned, strings.Join(ways, ", "))
 		return
 	}

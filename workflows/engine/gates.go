@@ -115,7 +115,7 @@ func (g *gates) decide(payload []byte, approved bool) error {
 	if err != nil {
 		return err
 	}
-	if gate.view.Token == "" {
+	if !gate.view.Signed {
 		g.take(gate, d, approved)
 		return nil
 	}
@@ -175,12 +175,12 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 	case d.Digest != s.Gate.view.Digest:
 		return nil, fmt.Errorf("digest %s is not that of the present gate of step %q, %s", d.Digest.Short(), d.Step,
 			s.Gate.view.Digest.Short())
-	case s.Gate.view.Token != "" && d.Signature == "":
+	case s.Gate.view.Signed && d.Signature == "":
 		return nil, fmt.Errorf("step %q: %w", d.Step, errUnsigned)
 	case len(d.Signature) > activities.MaxSignature:
 		return nil, fmt.Errorf("step %q: the signature has %s, more than %d", d.Step,
 			activities.CountOf(len(d.Signature), "byte"), activities.MaxSignature)
-	case s.Gate.view.Token != "" && (clipDecision(d).Who != d.Who || clipDecision(d).Why != d.Why):
+	case d.Signature != "" && (clipDecision(d).Who != d.Who || clipDecision(d).Why != d.Why):
 		return nil, fmt.Errorf("step %q: who or why is too long to be kept: give at most %s and %s, and sign that", d.Step,
 			activities.CountOf(payload.MaxName, "byte"), activities.CountOf(payload.MaxWhy, "byte"))
 	case approved:
@@ -197,9 +197,7 @@ func newGate(now time.Time, s *Step, entry activities.Entry, change activities.C
 		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change,
 		Since: now, Until: now.Add(patienceOf(s.Step, change)),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
-	}
-	if entry.Place.Signed {
-		view.Token, view.Action, view.Undo = entry.Token, entry.Action, change.UndoDigest()
+		Signed: s.Step.Place.Signed, Token: entry.Token, Action: entry.Action, Undo: change.UndoDigest(),
 	}
 	return &gate{view: view}
 }
@@ -224,7 +222,7 @@ func (g *gate) assentOf(d protocol.Decision, now time.Time) activities.Assent {
 		d.Who = protocol.OrSomebody(d.Who)
 	}
 	a := activities.Assent{Who: d.Who, Why: d.Why, At: now}
-	if g.view.Token != "" {
+	if d.Signature != "" {
 		a.At, a.Opening, a.Signature, a.Key = d.At, g.view.Digest, d.Signature, d.Key
 	}
 	return a

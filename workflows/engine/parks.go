@@ -41,10 +41,8 @@ func (p *parks) add(ctx workflow.Context, s *Step, isUndone bool) {
 		Step: s.Step.ID, Uses: s.Step.Uses, Try: s.Generation, Reason: s.View.Error, Ways: ways, Since: workflow.Now(ctx),
 		AgentDecides: p.AgentDecides,
 		Digest:       activities.DigestOf([]byte(token), s.Step.With, []byte(s.View.Error)),
+		Signed:       s.Step.Place.Signed, Token: token,
 	}}
-	if s.Step.Place.Signed {
-		s.park.view.Token = token
-	}
 	s.AddNotes(fmt.Sprintf("try %d failed and was parked: %s", s.Generation, s.View.Error))
 	s.Seq = 0 // its entry has left the ledger
 	p.reopen(s)

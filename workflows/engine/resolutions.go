@@ -13,19 +13,19 @@ import (
 func (t *Task) statementOf(r protocol.Resolution) (s activities.Statement, isSigned bool) {
 	if t.Parks.Holds(r.Step) {
 		view := t.Schedule.ByID[r.Step].park.view
-		return view.Statement(t.proofs.task, r), view.Token != ""
+		return view.Statement(t.proofs.task, r), view.Signed
 	}
 	undo, _ := t.Saga.UndoOf(r.Step)
-	return undo.Statement(t.proofs.task, r.Resolution), undo.Token != ""
+	return undo.Statement(t.proofs.task, r.Resolution), undo.Signed
 }
 
-// checkSigned refuses a resolution that must be signed, and is not.
+// checkSigned refuses a resolution that must be signed, and is not, and one that could not be kept as it
+// was signed.
 func (t *Task) checkSigned(r protocol.Resolution) error {
 	switch _, isSigned := t.statementOf(r); {
-	case !isSigned:
-	case r.Signature == "":
+	case r.Signature == "" && isSigned:
 		return fmt.Errorf("step %q: %w", r.Step, errUnsigned)
-	case r.Clip() != r.Resolution:
+	case r.Signature != "" && r.Clip() != r.Resolution:
 		return fmt.Errorf("step %q: who or why is too long to be kept: shorten it, and sign that", r.Step)
 	}
 	return nil
@@ -42,7 +42,7 @@ func (t *Task) resolveProved(ctx workflow.Context, r protocol.Resolution) (*park
 	if err != nil {
 		return nil, err
 	}
-	r.Key, r.Task = key, s.Task
+	r.Key = key
 	return t.carryOut(r)
 }
 
@@ -55,5 +55,6 @@ func (t *Task) carryOut(r protocol.Resolution) (*parkDecision, error) {
 	if err := r.CheckUndo(); err != nil {
 		return nil, err
 	}
+	r.Task = t.proofs.task
 	return nil, t.Saga.Resolve(r.Clip())
 }

@@ -129,6 +129,9 @@ func (t *Task) resolve(payload []byte) error {
 	}
 	r.Key, r.Task = "", "" // not for the sender to say
 	if _, isSigned := t.statementOf(r); !isSigned {
+		if err := t.checkSigned(r); err != nil {
+			return err
+		}
 		_, err := t.carryOut(r)
 		return err
 	}

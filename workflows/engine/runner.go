@@ -78,7 +78,8 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *Step) error {
 				r.room.addBytes(payload.SizeOf(known))
 			}
 			return nil
-		case calls.IsType(err, activities.StaleApproval):
+		case calls.IsType(err, activities.StaleApproval), calls.IsType(err, activities.Unproved):
+			s.Step.Place.Signed = s.Step.Place.Signed || calls.IsType(err, activities.Unproved)
 			s.AddNotes("planned anew, because what was let pass no longer holds: " + compensations.Reason(err))
 			s.approved, s.isApproved, s.assents = "", false, nil
 		case !s.isApproved && calls.IsType(err, activities.Asks):

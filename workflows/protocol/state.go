@@ -160,11 +160,12 @@ type GateView struct {
 	Opening int               `json:"opening"`
 	Why     string            `json:"why"`
 	Change  activities.Change `json:"change"`
-	// Token, Action and Undo, the digest of how the change would be undone, are there if only signed
-	// decisions count: see Statement.
-	Token  string            `json:"token,omitempty"`
-	Action string            `json:"action,omitempty"`
-	Undo   activities.Digest `json:"undo,omitempty"`
+	// Signed means that only signed decisions count. Of what is signed Token, Action and Undo, the digest
+	// of how the change would be undone, are a part: see Statement.
+	Signed bool              `json:"signed,omitempty"`
+	Token  string            `json:"token"`
+	Action string            `json:"action"`
+	Undo   activities.Digest `json:"undo"`
 	// Assents are the approvals so far, where the rules of a worker ask for several persons, and Waits
 	// says whose are still missing.
 	Assents []activities.Assent `json:"assents,omitempty"`
@@ -202,8 +203,10 @@ type ParkView struct {
 	// Digest identifies this try of the step, with its parameters and how it failed: a Resolution must
 	// carry it.
 	Digest activities.Digest `json:"digest"`
-	// Token is there if only signed decisions count: see Statement.
-	Token  string `json:"token,omitempty"`
+	// Signed means that only signed decisions count, and Token is a part of what is signed: see
+	// Statement.
+	Signed bool   `json:"signed,omitempty"`
+	Token  string `json:"token"`
 	Try    int    `json:"try"`
 	Reason string `json:"reason"`
 	// With are the parameters of that try, with their expressions.

@@ -179,7 +179,7 @@ func (p *parks) apply(r compensations.Resolution) {
 		p.early = append(p.early, r)
 		return
 	}
-	if open.entry.Place.Signed && r.Key == "" {
+	if (open.entry.Place.Signed || open.progress.Signed) && r.Key == "" {
 		return // it was not proved
 	}
 	progress, err := open.progress.Resolve(open.entry, r)

@@ -1,0 +1,62 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// decisions are the signed ones about undos that this host has carried out: notes that are named by the
+// step's token and the opening, and stay until its record is released.
+type decisions struct{ notes[activities.Carrying] }
+
+func decisionsOf(c Config) decisions {
+	return decisions{notes[activities.Carrying]{dir: filepath.Join(c.State, "decisions"),
+		what: "which decision was carried out"}}
+}
+
+// openingName is what the note of a decision is called.
+func openingName(token string, opening activities.Digest) (string, error) {
+	digits := strings.TrimPrefix(string(opening), "sha256:")
+	return token + "-" + digits, errors.Join(checkToken(token), checkToken(digits))
+}
+
+// Begin implements activities.Decisions.
+func (d decisions) Begin(token string, opening activities.Digest, by activities.Carrying) (*activities.Carrying,
+	error) {
+	name, err := openingName(token, opening)
+	if err := errors.Join(err, d.prepare()); err != nil {
+		return nil, err
+	}
+	if err := d.create(name, by); !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	earlier, err := d.read(name)
+	return &earlier, err
+}
+
+// End implements activities.Decisions.
+func (d decisions) End(token string, opening activities.Digest, by *activities.Carrying) error {
+	name, err := openingName(token, opening)
+	switch {
+	case err != nil:
+		return err
+	case by == nil:
+		return d.remove(name)
+	}
+	return d.replace(name, *by)
+}
+
+// Forget implements activities.Decisions.
+func (d decisions) Forget(token string) error {
+	names, err := d.list()
+	for _, name := range names {
+		if strings.HasPrefix(name, token+"-") {
+			err = errors.Join(err, d.remove(name))
+		}
+	}
+	return err
+}
