@@ -26,7 +26,8 @@ type stage struct {
 }
 
 // newStage starts them on a database file of its own. noops is the world of the steps.
-func newStage(ctx context.Context, noops activities.World) (s *stage, err error) {
+func newStage(ctx context.Context, noops activities.World, edit ...func(*host.Config, *host.Options)) (s *stage,
+	err error) {
 	s = &stage{}
 	defer func() {
 		if err != nil {
@@ -45,10 +46,13 @@ func newStage(ctx context.Context, noops activities.World) (s *stage, err error)
 	if s.client, err = client.Dial(options); err != nil {
 		return s, err
 	}
-	s.worker, err = host.Start(ctx, host.Config{Host: "bench", Queue: queue, State: filepath.Join(s.dir, "state")},
-		host.Options{
-			Client: s.client, Namespace: "default", Worlds: []activities.World{noops}, Register: registerBare,
-		})
+	config := host.Config{Host: "bench", Queue: queue, State: filepath.Join(s.dir, "state")}
+	served := host.Options{Client: s.client, Namespace: "default", Worlds: []activities.World{noops},
+		Register: registerBare}
+	for _, e := range edit {
+		e(&config, &served)
+	}
+	s.worker, err = host.Start(ctx, config, served)
 	return s, err
 }
 
