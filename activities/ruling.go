@@ -101,6 +101,19 @@ func (a Assent) String() string {
 // Asks reports whether the rules have a person approve the change.
 func (r *Ruling) Asks() bool { return r != nil && r.Verdict == Asked }
 
+// Groups are those whose approval the rules ask for.
+func (r *Ruling) Groups() (groups []string) {
+	if !r.Asks() {
+		return nil
+	}
+	for _, d := range r.Demands {
+		if d.Group != "" {
+			groups = append(groups, d.Group)
+		}
+	}
+	return groups
+}
+
 // allows reports whether the rules take the place of what a change asks by itself.
 func (r *Ruling) allows() bool { return r != nil && r.Verdict == Allows }
 

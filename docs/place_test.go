@@ -107,6 +107,10 @@ func newPlace(t *testing.T) *place {
 	p.write("etc/unwind/filesystem.yaml", string(declarations))
 	p.write("run/secrets/stripe", "sk_test_documentation")
 	p.write("run/secrets/mail", "a token for mail")
+	p.write("run/secrets/ops-url", "https://ops.example.com/unwind")
+	p.write("run/secrets/ops-key", "a key of ours")
+	p.write("run/secrets/slack", "https://hooks.slack.com/services/T/B/K")
+	p.write("run/secrets/phone", "https://ntfy.sh/topic")
 	p.write("run/secrets/cloud", "a key of the cloud")
 	p.write("run/secrets/deploy", "a token to deploy")
 	database.Exec(t, database.Admin("postgres"), "ALTER ROLE "+postgrestest.Role+" CREATEDB") // for a checkpoint

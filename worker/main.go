@@ -93,10 +93,12 @@ Exit status:
     roots: [/srv/app/data]
   secrets:
     STRIPE_KEY: env:STRIPE_KEY
+    SLACK: env:SLACK_WEBHOOK
   stripe:
     key: STRIPE_KEY
-  webhook:                                 # told about undos that need a person
-    url: https://alerts.example.com/unwind
+  notices:                                 # who is told of what waits for a person
+    - name: ops
+      slack: {url: SLACK}
   retention:                               # of undo records of tasks that have ended
     versions: 50                           # of a file
     checkpoints: 1000                      # of a container

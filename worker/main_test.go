@@ -56,14 +56,14 @@ func TestBadConfigIsStatusTwoAndNamesEveryField(t *testing.T) {
 		"values": {
 			[]string{
 				"--config", config(t,
-					"file: {roots: [here]}\nsecrets: {A: b}\nwebhook: {url: 'ftp://x/key', header: X, secret: NONE}\nretention: "+
+					"file: {roots: [here]}\nsecrets: {A: b}\nnotices: [{name: ops, slack: {url: NONE}}]\npage: x\nretention: "+
 						"{bytes: -1}\n"),
 				"--host", "My Host", "--state", "s", "--schedules", "maybe",
 			},
 			[]string{
-				`config: schedules: "maybe" must be on or off`, `worker.yaml:4: retention: `,
-				"worker.yaml:3: webhook.url: it must be an address",
-				`worker.yaml:3: webhook.secret: "NONE" is not one of secrets`, `config: host: "My Host"`,
+				`config: schedules: "maybe" must be on or off`, `worker.yaml:5: retention: `,
+				`worker.yaml:4: page: "x" must be the address of the page`,
+				`worker.yaml:3: notices[0].slack.url: "NONE" is not one of secrets`, `config: host: "My Host"`,
 				`config: state: "s" must be an absolute path`,
 				`worker.yaml:1: file.roots: "here"`, `worker.yaml:2: secrets.A: "b" must be env:VARIABLE`,
 			},

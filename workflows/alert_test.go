@@ -13,20 +13,20 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// refuseAlertsUntil has a webhook take nothing before ok says so.
+// refuseAlertsUntil has no alert taken before ok says so.
 func (l *alertLog) refuseAlertsUntil(r *run, ok func() bool) {
 	r.env.RegisterActivityWithOptions(func(_ context.Context, a []protocol.Alert) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !ok() {
-			return errors.New("the webhook answered 401")
+			return errors.New("the server is away")
 		}
 		l.all = append(l.all, a...)
 		return nil
 	}, activity.RegisterOptions{Name: protocol.AlertActivity, DisableAlreadyRegisteredCheck: true})
 }
 
-func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
+func TestAGateIsToldAlsoAfterHoursInWhichNobodyCouldBe(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", 24*time.Hour)}
 	r := newRun(t, w)
 	var alerts alertLog
@@ -36,8 +36,8 @@ func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
 	r.runAfter(10*time.Minute, func() {
 		troubles := r.state().Troubles
 		require.Len(t, troubles, 1)
-		require.Equal(t, "tell the webhook of 1 alert", troubles[0].What)
-		require.Equal(t, "the webhook answered 401", troubles[0].Reason)
+		require.Equal(t, "have people told of 1 alert", troubles[0].What)
+		require.Equal(t, "the server is away", troubles[0].Reason)
 	})
 	r.runAfter(5*time.Hour, func() { isBack = true })
 	r.runAfter(5*time.Hour+2*time.Minute, func() {
@@ -48,7 +48,7 @@ func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
 		require.Equal(t, protocol.Alert{
 			Task: "task-1", Run: "default-test-run-id", Step: "b", Action: "fake.do", State: protocol.Gated,
 			Reason: "the task file asks", Digest: gate.Digest,
-			At: gate.Since,
+			At: gate.Since, Summary: gate.Change.Summary, Risk: gate.Change.Risk, Until: gate.Until,
 		}, sent[0])
 		r.decide(protocol.SignalApprove)
 	})
@@ -57,7 +57,7 @@ func TestAGateIsToldToTheWebhookAlsoOneThatIsAwayForHours(t *testing.T) {
 	require.Empty(t, report.Notes)
 }
 
-func TestATaskDoesNotWaitForItsWebhookToEnd(t *testing.T) {
+func TestATaskDoesNotWaitForItsAlertsToEnd(t *testing.T) {
 	w := &world{steps: addGate(chain("a", "b"), "b", 24*time.Hour)}
 	r := newRun(t, w)
 	var alerts alertLog
@@ -68,11 +68,11 @@ func TestATaskDoesNotWaitForItsWebhookToEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, r.env.Now().Sub(decided), 5*time.Minute)
 	require.Equal(t,
-		[]string{"nobody was alerted about 1 thing, as the webhook did not take it: the webhook answered 401"}, report.Notes)
+		[]string{"nobody was alerted about 1 thing, as no channel took it: the server is away"}, report.Notes)
 	require.Empty(t, alerts.sent())
 }
 
-// Whatever the webhook has not taken when a run is long is told by the next one.
+// Whatever nobody has been told when a run is long is told by the next one.
 func TestAlertsThatNobodyTookAreToldByTheNextRun(t *testing.T) {
 	var alerts alertLog
 	w := &world{steps: chain("a", "b", "x"), do: failing("x"), undo: parkFirstUndo("b")}

@@ -13,7 +13,9 @@
 //	sessions    what a session adds to it
 //	repair      recover, roll back, redo, look again, retain
 //	planning    what a task would do
+//	notices     tell people what waits for them
 //
-// Each imports only those above it, and planning, repair and sessions do not know each other.
+// Each imports only those above it, and notices, planning, repair and sessions do not know each
+// other.
 // Clients, such as recovery and session, import protocol and no engine.
 package workflows

@@ -8,6 +8,7 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/engine"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/environments"
+	"github.com/seed-62bf7108/unwind/workflows/notices"
 	"github.com/seed-62bf7108/unwind/workflows/planning"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/repair"
@@ -31,6 +32,7 @@ func Register(to Registrar, check engine.StepCheck) {
 		protocol.RecoverType:      repair.Recover, protocol.RollbackType: repair.Rollback, protocol.RedoType: repair.Redo,
 		protocol.LateSweepType: repair.LateSweep,
 		protocol.SweepType:     repair.Sweep, protocol.RetainType: repair.Retain, protocol.OrphansType: repair.Orphans,
+		protocol.NoticesType:     notices.Notices,
 		environment.WorkflowType: environments.Environment,
 	} {
 		to.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})

@@ -2,134 +2,166 @@ package host_test
 
 import (
 	"encoding/json"
-	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/temporal"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/file"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/worker/notices"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// told is what became of telling an alert.
-type told struct {
-	Error string
-	Type  string
-}
-
-func tellAlert(ctx workflow.Context, a []protocol.Alert) (told, error) {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: time.Minute, ScheduleToCloseTimeout: 20 * time.Second,
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumInterval: 10 * time.Millisecond,
-			MaximumAttempts: 4},
-	})
-	err := workflow.ExecuteActivity(ctx, protocol.AlertActivity, a).Get(ctx, nil)
-	if err == nil {
-		return told{}, nil
-	}
-	if typed, ok := errors.AsType[*temporal.ApplicationError](err); ok {
-		return told{typed.Error(), typed.Type()}, nil
-	}
-	return told{Error: err.Error()}, nil
-}
-
-// pager is a webhook that answers with these statuses, one after the other, and from then on with
-// the last.
-type pager struct {
-	*httptest.Server
-	got chan []protocol.Alert
-}
-
-func newPager(t *testing.T, statuses ...int) *pager {
-	p := &pager{got: make(chan []protocol.Alert, 100)}
-	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var a []protocol.Alert
-		body, err := io.ReadAll(r.Body)
-		if err != nil || json.Unmarshal(body, &a) != nil || r.Method != http.MethodPost ||
-			r.Header.Get("X-Key") != "a-secret-key" ||
-			r.Header.Get("Content-Type") != "application/json" {
-			w.WriteHeader(http.StatusTeapot)
-			return
-		}
-		p.got <- a
-		w.Header().Set("Location", "/elsewhere")
-		w.WriteHeader(statuses[min(len(p.got), len(statuses))-1])
-	}))
-	t.Cleanup(p.Close)
-	return p
-}
-
 var parked = []protocol.Alert{{
 	Task: "release", Run: "r", Step: "two", Action: "file.write", State: compensations.Parked, Reason: "it has drifted",
-	Digest: "sha256:1", At: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC),
+	Digest: "sha256:1", At: time.Now().UTC().Truncate(time.Second),
 }}
 
-func alerting(t *testing.T, url string) *stage {
+// alerting is a worker with these channels; OPS is the address of ours, and DEAD of one that is away.
+func alerting(t *testing.T, address string, channels ...notices.Channel) *stage {
+	away := httptest.NewServer(nil)
+	away.Close()
 	t.Setenv("PAGER_KEY", "a-secret-key")
-	c := host.Config{Secrets: map[string]string{"KEY": "env:PAGER_KEY"}}
-	if url != "" {
-		c.Webhook = &host.WebhookConfig{URL: url + "/hook/its-key", Header: "X-Key", Secret: "KEY"}
-	}
+	t.Setenv("PAGER_OPS", address+"/hook/its-key")
+	t.Setenv("PAGER_DEAD", away.URL+"/hook/its-key")
 	m := host.NewMetrics()
 	t.Cleanup(m.Close)
-	c.Listen = "127.0.0.1:0"
-	return serve(t, c, host.Options{Metrics: m, Register: func(r worker.Registry) {
+	return serve(t, host.Config{
+		Secrets: map[string]string{"KEY": "env:PAGER_KEY", "OPS": "env:PAGER_OPS", "DEAD": "env:PAGER_DEAD"},
+		Worlds:  []activities.Settings{&file.Settings{Roots: []string{t.TempDir()}}},
+		Notices: channels, Page: "https://unwind.example.com", Listen: "127.0.0.1:0",
+	}, host.Options{Metrics: m, Register: func(r worker.Registry) {
 		r.RegisterWorkflowWithOptions(tellAlert, workflow.RegisterOptions{Name: "tell"})
 	}})
 }
 
-func TestAnAlertIsToldAgainUntilItIsTaken(t *testing.T) {
-	p := newPager(t, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusNoContent)
-	s := alerting(t, p.URL)
-	require.Equal(t, told{}, call[told](s, "tell", parked))
-	require.Len(t, p.got, 3)
-	for range 3 {
-		require.Equal(t, parked, <-p.got)
+// told is what became of telling an alert.
+type told struct{ Error string }
+
+func tellAlert(ctx workflow.Context, a []protocol.Alert) (told, error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
+	if err := workflow.ExecuteActivity(ctx, protocol.AlertActivity, a).Get(ctx, nil); err != nil {
+		return told{err.Error()}, nil
 	}
-	require.Eventually(t, func() bool { return once.MatchString(s.metrics()) }, waitFor, tick, "it is counted once")
+	return told{}, nil
 }
+
+// pager is a webhook that takes everything.
+func pager(t *testing.T) (address string, got chan notices.Notice) {
+	got = make(chan notices.Notice, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var n notices.Notice
+		if json.NewDecoder(r.Body).Decode(&n) == nil {
+			got <- n
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, got
+}
+
+var (
+	onCall  = notices.Channel{Name: "ops", Webhook: &notices.Webhook{URL: "OPS", Key: "KEY"}}
+	nowhere = notices.Channel{Name: "dead", Webhook: &notices.Webhook{URL: "DEAD", Key: "KEY"}}
+)
+
+// next is the next notice, which comes by itself.
+func next(t *testing.T, got chan notices.Notice) notices.Notice {
+	t.Helper()
+	select {
+	case n := <-got:
+		return n
+	case <-time.After(waitFor):
+		require.Fail(t, "nobody was told")
+		return notices.Notice{}
+	}
+}
+
+// failed is how the metrics tell of a channel that is away.
+var failed = regexp.MustCompile(`(?m)^unwind_notices_failed(_total)?\{[^}]*channel="dead"[^}]*\} [1-9]`)
 
 // once is how the metrics tell of one alert.
 var once = regexp.MustCompile(`(?m)^unwind_alerts(_total)?\{[^}]*state="parked"[^}]*\} 1$`)
 
-// No status is final: a key is renewed, a redirect goes away. What stays refused says so, without
-// the key.
-func TestWhatAWebhookRefusesIsToldAgain(t *testing.T) {
-	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusFound} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			p := newPager(t, status, http.StatusNoContent)
-			require.Equal(t, told{}, call[told](alerting(t, p.URL), "tell", parked))
-			require.Len(t, p.got, 2)
-		})
+func TestADeadChannelHoldsUpNobody(t *testing.T) {
+	address, got := pager(t)
+	s := alerting(t, address, nowhere, onCall)
+	require.Equal(t, told{}, call[told](s, "tell", parked))
+	n := next(t, got)
+	require.Equal(t, []notices.Item{{Alert: parked[0], ID: parked[0].ID(), Kind: notices.New,
+		Page: "https://unwind.example.com/tasks/release/steps/two", TaskPage: "https://unwind.example.com/tasks/release",
+	}}, n.Items)
+	require.NoError(t, s.Client.GetWorkflow(t.Context(), protocol.NoticesID(s.Name(), "ops"), "").Get(t.Context(), nil),
+		"it has nothing more to tell")
+	require.Eventually(t, func() bool { return failed.MatchString(s.metrics()) && once.MatchString(s.metrics()) }, waitFor, tick)
+	d, err := s.Client.DescribeWorkflowExecution(t.Context(), protocol.NoticesID(s.Name(), "dead"), "")
+	require.NoError(t, err)
+	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, d.GetWorkflowExecutionInfo().GetStatus())
+	for history := s.Client.GetWorkflowHistory(t.Context(), protocol.NoticesID(s.Name(), "dead"), "", false,
+		enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); history.HasNext(); {
+		event, err := history.Next()
+		require.NoError(t, err)
+		require.NotContains(t, event.String(), "its-key")
 	}
-	p := newPager(t, http.StatusUnauthorized)
-	end := call[told](alerting(t, p.URL), "tell", parked)
-	require.NotEqual(t, "Refused", end.Type, "it was tried until the attempts were used up")
-	require.Contains(t, end.Error, "the webhook at "+strings.TrimPrefix(p.URL, "http://")+" answered 401")
-	require.NotContains(t, end.Error, "its-key")
 }
 
-func TestAWebhookThatIsGoneIsTriedAgainAndItsKeyIsToldNowhere(t *testing.T) {
-	p := newPager(t, http.StatusOK)
-	p.Close()
-	end := call[told](alerting(t, p.URL), "tell", parked)
-	require.Contains(t, end.Error, "did not answer")
-	require.NotContains(t, end.Error, "its-key")
-	require.NotEqual(t, "Refused", end.Type, "it was tried until the attempts were used up")
-}
-
-func TestWithoutAWebhookAnAlertIsCountedOnly(t *testing.T) {
+func TestWithoutAChannelAnAlertIsCountedOnly(t *testing.T) {
 	s := alerting(t, "")
 	require.Equal(t, told{}, call[told](s, "tell", parked))
 	require.Eventually(t, func() bool { return once.MatchString(s.metrics()) }, waitFor, tick)
+}
+
+// gated is a task with a file that is written once somebody approves it.
+func (s *stage) gated(within string) string {
+	return s.start(map[string]any{"name": "release", "steps": []any{map[string]any{
+		"id": "deploy", "uses": "file.write", "gate": map[string]any{"mode": "ask", "timeout": within},
+		"with": map[string]any{"path": filepath.Join(s.worker.Config.Worlds[0].(*file.Settings).Roots[0], "f"), "content": "x"},
+	}}}).GetID()
+}
+
+// The task is asked when its gate has closed, so that people hear what has become of it.
+func TestPeopleAreToldOfAGateAndOfItsLapse(t *testing.T) {
+	address, got := pager(t)
+	s := alerting(t, address, onCall)
+	task := s.gated("2s")
+	first := next(t, got).Items[0]
+	require.Equal(t, []string{task, "deploy", "file.write", "at-gate", "low"},
+		[]string{first.Task, first.Step, first.Action, string(first.State), string(first.Risk)})
+	require.Contains(t, first.Summary, "create")
+	lapse := next(t, got).Items[0]
+	require.Equal(t, notices.Lapsed, lapse.Kind)
+	require.Equal(t, first.ID, lapse.ID)
+	require.Equal(t, "nobody approved step deploy within 2s", lapse.Reason)
+}
+
+// What is decided is told no more, and the channel has nothing left.
+func TestADecidedGateIsForgotten(t *testing.T) {
+	address, got := pager(t)
+	s := alerting(t, address, onCall)
+	task := s.gated("2s")
+	first := next(t, got).Items[0]
+	require.NoError(t, s.Client.SignalWorkflow(t.Context(), task, "", protocol.SignalApprove,
+		protocol.Decision{Step: "deploy", Digest: first.Digest, Who: "ann"}))
+	require.NoError(t, s.Client.GetWorkflow(t.Context(), protocol.NoticesID(s.Name(), "ops"), "").Get(t.Context(), nil))
+	require.Empty(t, got)
+}
+
+// A task that was terminated still answers that its gate is open.
+func TestATerminatedTaskWaitsForNobody(t *testing.T) {
+	address, got := pager(t)
+	s := alerting(t, address, onCall)
+	task := s.gated("2s")
+	next(t, got)
+	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), task, "", "test"))
+	require.NoError(t, s.Client.GetWorkflow(t.Context(), protocol.NoticesID(s.Name(), "ops"), "").Get(t.Context(), nil))
+	require.Empty(t, got)
 }

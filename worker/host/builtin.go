@@ -46,7 +46,7 @@ func (b builtin) register(to activities.Registrar) {
 		protocol.RedoableActivity: b.redoable, protocol.PausedActivity: b.paused, protocol.HoldActivity: b.hold,
 		protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
 		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans,
-		protocol.AlertActivity: b.alert, protocol.VerifyActivity: b.verify,
+		protocol.AlertActivity: b.alert, protocol.NoticesActivity: b.sendNotices, protocol.VerifyActivity: b.verify,
 		environment.HomeActivity: b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
 		environment.HoldActivity: b.holdParts, environment.LetGoActivity: b.letGoParts,
 		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,

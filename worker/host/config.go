@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/yamlfile"
 	"github.com/seed-62bf7108/unwind/worker/defaults"
+	"github.com/seed-62bf7108/unwind/worker/notices"
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	// for that host. Defaults to 0: the engine's own 2m.
 	HostWait time.Duration `yaml:"hostWait"`
 	// Secrets says where the values of secrets are: "env:VARIABLE" or "file:/path". Tasks may refer to
-	// them, but for those that the worker uses itself (stripe.key, webhook.secret). All are masked in
+	// them, but for those that the worker uses itself (stripe.key, those of notices). All are masked in
 	// whatever leaves a call. Defaults to none.
 	Secrets map[string]string `yaml:"secrets"`
 	// SecretActions limits secrets to actions, by name: "stripe.refund.create", or "stripe.*" for all
@@ -56,8 +57,11 @@ type Config struct {
 	// exist that recover dead runs and release expired records. If off, somebody else has to start the
 	// workflows Sweep and Retain. Defaults to "on". Environment: UNWIND_SCHEDULES.
 	Schedules string `yaml:"schedules"`
-	// Webhook is notified of undos that need a person. Defaults to none.
-	Webhook *WebhookConfig `yaml:"webhook"`
+	// Notices are the channels by which people are told of what waits for them. Give all workers of a
+	// queue the same. Defaults to none.
+	Notices []notices.Channel `yaml:"notices"`
+	// Page is the address of the page of starter serve, to which notices link. Defaults to none.
+	Page string `yaml:"page"`
 	// Retention bounds what the journals of this host keep.
 	Retention RetentionConfig `yaml:"retention"`
 	// CheckCommands are the programs that command checks may run; "*" allows any. Defaults to none.
@@ -101,19 +105,6 @@ const (
 	on  = "on"
 	off = "off"
 )
-
-// WebhookConfig says where undos that need a person are reported: each POST is a list of
-// protocol.Alert as JSON. It is retried until the answer has a status below 300; a status of 400 to
-// 499 is final, except 408 and 429.
-type WebhookConfig struct {
-	// URL is the address. Required.
-	URL string `yaml:"url"`
-	// Header is the name of a header that authenticates the sender, such as Authorization. Defaults to
-	// none.
-	Header string `yaml:"header"`
-	// Secret is the name of the secret (in Secrets) that is the header's value. Required with Header.
-	Secret activities.OwnSecret `yaml:"secret"`
-}
 
 // ApprovalsConfig says who may decide. The files are relative to the folder of the config file, and read
 // for each decision.
@@ -230,8 +221,10 @@ func (c Config) Validate() error {
 	if min(c.Retention.Versions, c.Retention.Checkpoints) < 0 || c.Retention.Bytes < 0 || c.Retention.Audit < 0 {
 		bad("retention", "%+v: negative numbers are not allowed", c.Retention)
 	}
-	if c.Webhook != nil {
-		checkWebhook(*c.Webhook, c.Secrets, bad)
+	notices.Check(c.Notices, workerSecrets{c}.Has, bad)
+	if u, err := url.Parse(c.Page); c.Page != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+		u.Host == "" || u.User != nil || u.RawQuery != "") {
+		bad("page", "%q must be the address of the page of starter serve, such as https://unwind.example.com", c.Page)
 	}
 	if c.Approvals != nil && c.Approvals.Signers == "" {
 		bad("approvals.signers", "it is missing; name the file of allowed signers, as in signers: allowed_signers")
@@ -273,17 +266,4 @@ func (c Config) checkWorlds(bad activities.Bad) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func checkWebhook(w WebhookConfig, secrets map[string]string, bad activities.Bad) {
-	// Anything after the host's name may be a secret, so the error omits it.
-	if u, err := url.Parse(w.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		bad("webhook.url", "it must be an address that begins with https:// or http://")
-	}
-	if (w.Header == "") != (w.Secret == "") {
-		bad("webhook.header", "%q goes with secret, and secret with it", w.Header)
-	}
-	if _, known := secrets[string(w.Secret)]; !known && w.Secret != "" {
-		bad("webhook.secret", "%q is not one of secrets; name the secret that is the header's value", w.Secret)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/worker/notices"
 )
 
 // taskSecrets are the secrets of a worker as its tasks get them: all but its own, each for the
@@ -50,8 +51,8 @@ func matchesAction(pattern, action string) bool {
 func (c Config) ownSecrets() []string {
 	return activities.ListOwnSecrets(struct {
 		Worlds  []activities.Settings
-		Webhook *WebhookConfig
-	}{c.Worlds, c.Webhook})
+		Notices []notices.Channel
+	}{c.Worlds, c.Notices})
 }
 
 // TaskSecrets are the names of the secrets that tasks may refer to; not nil, which would mean "not

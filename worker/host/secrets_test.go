@@ -13,6 +13,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/worker/notices"
 )
 
 func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testing.T) {
@@ -59,7 +60,7 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 
 // Whatever the worker uses itself is out of its tasks' reach.
 func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
-	configs := map[string]host.Config{"webhook": {Webhook: &host.WebhookConfig{URL: "https://example.com", Secret: "OWN"}}}
+	configs := map[string]host.Config{"notices": {Notices: []notices.Channel{{Webhook: &notices.Webhook{Key: "OWN"}}}}}
 	own := []string{"OWN"}
 	for _, k := range host.Kinds {
 		configs[k.Name()] = host.Config{Worlds: []activities.Settings{k.Sample}}
@@ -77,6 +78,6 @@ func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
 			}
 		}
 		require.Contains(t, c.TaskSecrets(), "TASKS", name)
-		require.Equal(t, name != "webhook", slices.Contains(c.TaskSecrets(), "OWN"))
+		require.Equal(t, name != "notices", slices.Contains(c.TaskSecrets(), "OWN"))
 	}
 }

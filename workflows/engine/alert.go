@@ -14,9 +14,9 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// alerts tell people, by the webhook of the worker, what waits for them. Whoever alerts does not
-// wait for that. A webhook that is away is tried until it is back, also by the next runs; what it
-// has not taken is shown meanwhile. It hears of each once, and may hear of one twice.
+// alerts hand what waits for people to the worker's channels, which send notices. Whoever alerts
+// does not wait for that. It is tried until they have taken it, also by the next runs; what they
+// have not taken is shown meanwhile. They hear of each once, and may hear of one twice.
 type alerts struct {
 	isLeaving func() bool       // whether the run waits for nothing else before it ends
 	changed   func()            // called when more or less can be told
@@ -25,10 +25,10 @@ type alerts struct {
 	waiting  []protocol.Alert // in no activity, the oldest first
 	flying   int              // alerts that are in one
 	flights  int              // the number of activities
-	isFailed bool             // the webhook did not take one while the run is leaving
+	isFailed bool             // the channels did not take one while the run is leaving
 	dropped  int              // alerts that were too many to be kept
 	patience calls.Patience
-	trouble  protocol.Trouble // why the webhook does not take them; without a reason if it does
+	trouble  protocol.Trouble // why the channels do not take them; without a reason if they do
 }
 
 // Bounds on alerts. Each is in the history as soon as there are fewer than maxFlights activities: a
@@ -40,24 +40,28 @@ const (
 	// run is handed.
 	maxUntold        = 5_000
 	maxUntoldCarried = 64 << 10
-	// alertGrace is how long a run that could end waits for its webhook.
+	// alertGrace is how long a run that could end waits for its alerts.
 	alertGrace = 30 * time.Second
 )
 
 // send has people told, and returns at once.
-func (a *alerts) send(ctx workflow.Context, about []compensations.StepReport) {
+func (a *alerts) send(ctx workflow.Context, about ...protocol.Alert) {
 	info := workflow.GetInfo(ctx)
-	for _, s := range about {
+	for _, alert := range about {
 		if len(a.waiting) >= maxUntold {
 			a.dropped++
 			continue
 		}
-		a.waiting = append(a.waiting, protocol.Alert{
-			Task: info.WorkflowExecution.ID, Run: info.WorkflowExecution.RunID, Step: s.Step, Action: s.Action,
-			State: compensations.UndoState(s.State), Reason: s.Reason, Digest: s.Digest, At: workflow.Now(ctx),
-		})
+		alert.Task, alert.Run, alert.At = info.WorkflowExecution.ID, info.WorkflowExecution.RunID, workflow.Now(ctx)
+		a.waiting = append(a.waiting, alert)
 	}
 	a.flush(ctx)
+}
+
+// alertAbout is an alert about a step or its undo.
+func alertAbout(s compensations.StepReport) protocol.Alert {
+	return protocol.Alert{Step: s.Step, Action: s.Action, State: compensations.UndoState(s.State), Reason: s.Reason,
+		Digest: s.Digest}
 }
 
 // flush has what waits told, unless enough is being told.
@@ -82,7 +86,7 @@ func (a *alerts) resume(ctx workflow.Context) {
 	a.flush(ctx)
 }
 
-// tell sends the oldest alerts. It returns false if the webhook has not taken them for a while, or
+// tell sends the oldest alerts. It returns false if the channels have not taken them for a while, or
 // not before the run has to end: then they wait on.
 func (a *alerts) tell(ctx workflow.Context) (isTold bool) {
 	batch := payload.KeepFirst(a.waiting[:min(len(a.waiting), maxBatch)], maxAlerted)
@@ -138,17 +142,17 @@ func nameAlerts(all []protocol.Alert) string {
 	return what
 }
 
-// troubles are what is shown while the webhook takes nothing.
+// troubles are what is shown while the channels take nothing.
 func (a *alerts) troubles() []protocol.Trouble {
 	if a.trouble.Reason == "" {
 		return nil
 	}
 	shown := a.trouble
-	shown.What = "tell the webhook of " + activities.CountOf(a.untold(), "alert")
+	shown.What = "have people told of " + activities.CountOf(a.untold(), "alert")
 	return []protocol.Trouble{shown}
 }
 
-// untold is the number of alerts that the webhook has not taken.
+// untold is the number of alerts that the channels have not taken.
 func (a *alerts) untold() int { return len(a.waiting) + a.flying + a.dropped }
 
 // toCarry returns what the next run has to tell, as far as it can be handed over, and how many

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/calls"
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -28,7 +27,7 @@ func (r rejection) Error() string { return r.text }
 type gates struct {
 	schedule   *schedule
 	attributes *attributes
-	alert      func(workflow.Context, compensations.StepReport)
+	alert      func(workflow.Context, protocol.Alert)
 	changed    func()           // an open gate shows something else
 	now        func() time.Time // of the workflow
 	agent      func() string    // of the task: it approves nothing
@@ -42,9 +41,9 @@ func (g *gates) ask(ctx workflow.Context, s *Step, entry activities.Entry, chang
 	s.openings++
 	s.Gate = newGate(g.now(), s, entry, change, why)
 	s.Gate.view.Waits = change.Policy.Waits(g.agent(), nil)
-	g.alert(ctx,
-		compensations.StepReport{Step: s.Step.ID, Action: s.Step.Uses, State: string(protocol.Gated), Reason: why,
-			Digest: s.Gate.view.Digest})
+	g.alert(ctx, protocol.Alert{Step: s.Step.ID, Action: s.Step.Uses, State: protocol.Gated, Reason: why,
+		Digest: s.Gate.view.Digest, Summary: payload.Clip(change.Summary, payload.MaxWhy), Risk: change.Risk,
+		Groups: change.Policy.Groups(), Until: s.Gate.view.Until})
 }
 
 // awaitApproval waits at the step's gate. It returns a rejection if a person rejected the step or
@@ -261,8 +260,7 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !inTime && !g.isRejected():
-		return rejection{step.ID, fmt.Sprintf("%s approved step %s within %s", g.whoHas(), step.ID,
-			patienceOf(step, g.view.Change))}
+		return rejection{step.ID, protocol.Lapse(g.whoHas(), step.ID, patienceOf(step, g.view.Change))}
 	case g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("step %s was rejected by %s", step.ID, g.by)}
 	}

@@ -17,7 +17,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/calls"
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -25,10 +24,9 @@ import (
 
 func TestManyAlertsAreSentInParts(t *testing.T) {
 	const n = 400
-	var undos []compensations.StepReport
+	var undos []protocol.Alert
 	for i := range n {
-		undos = append(undos,
-			compensations.StepReport{Step: fmt.Sprintf("s%d", i), Reason: strings.Repeat("x", activities.MaxText)})
+		undos = append(undos, protocol.Alert{Step: fmt.Sprintf("s%d", i), Reason: strings.Repeat("x", activities.MaxText)})
 	}
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestWorkflowEnvironment()
@@ -53,7 +51,7 @@ func TestManyAlertsAreSentInParts(t *testing.T) {
 		a := alerts{isLeaving: func() bool { return false }, changed: func() {}, patience: calls.NewPatience(0)}
 		var failed error
 		a.note = func(note string) { failed = errors.New(note) }
-		a.send(ctx, undos)
+		a.send(ctx, undos...)
 		if len(a.waiting) != n {
 			return errors.New("it does not return at once")
 		}

@@ -36,7 +36,8 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 	agent := func() string { return agentOf(ctx) }
 	t.proofs = &proofs{ctx: ctx, task: workflow.GetInfo(ctx).WorkflowExecution.ID, inbox: t.Inbox,
 		changed: t.details.markStale, lines: map[string]*line{}}
-	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, alert: t.SendAlert, agent: agent, proofs: t.proofs,
+	t.Gates = &gates{schedule: t.Schedule, attributes: t.attributes, agent: agent, proofs: t.proofs,
+		alert:   func(ctx workflow.Context, a protocol.Alert) { t.alerts.send(ctx, a) },
 		changed: t.details.markStale, now: func() time.Time { return workflow.Now(ctx) }}
 	t.Parks = &parks{
 		schedule: t.Schedule, ending: t.Ending, correct: t.correctStep, alert: t.SendAlert,

@@ -49,7 +49,7 @@ type Task struct {
 	Pivot      *pivot              // the steps that are never unwound
 	committer  *calls.Committer    // tells worlds what stays
 	troubles   *calls.Troubles     // what fails, and is tried on
-	alerts     *alerts             // what people are told by the webhook
+	alerts     *alerts             // what people are told
 	Rollbacks  *rollbacks          // the parts that are undone while the task goes on
 	room       *room               // whether the ledger still fits into a payload
 	Inbox      *inbox.Inbox        // the signals
@@ -193,12 +193,16 @@ func (t *Task) isLong(ctx workflow.Context) bool {
 
 // sendAlerts has people told of what waits for them, and does not wait for that.
 func (t *Task) sendAlerts(ctx workflow.Context, about []compensations.StepReport) {
-	t.alerts.send(ctx, about)
+	var all []protocol.Alert
+	for _, s := range about {
+		all = append(all, alertAbout(s))
+	}
+	t.alerts.send(ctx, all...)
 }
 
 // SendAlert has people told of a step that waits for them.
 func (t *Task) SendAlert(ctx workflow.Context, about compensations.StepReport) {
-	t.alerts.send(ctx, []compensations.StepReport{about})
+	t.alerts.send(ctx, alertAbout(about))
 }
 
 // awaitAlerts gives the alerts that are under way a short time: no run ends, and none continues as
@@ -220,7 +224,7 @@ func (t *Task) giveUpAlerts() {
 			reason = "there was no time left"
 		}
 		t.notes = append(t.notes,
-			fmt.Sprintf("nobody was alerted about %s, as the webhook did not take it: %s", activities.CountOf(n, "thing"),
+			fmt.Sprintf("nobody was alerted about %s, as no channel took it: %s", activities.CountOf(n, "thing"),
 				reason))
 	}
 }

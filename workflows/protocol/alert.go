@@ -8,7 +8,7 @@ import (
 )
 
 // Alert describes what needs a person: a step at its gate, an undo that is parked or waits for its
-// host. A webhook gets a list of them, as JSON.
+// host.
 type Alert struct {
 	Task   string                  `json:"task"`
 	Run    string                  `json:"run"`
@@ -19,6 +19,20 @@ type Alert struct {
 	Digest activities.Digest       `json:"digest,omitempty"`
 	// At is when it began to wait.
 	At time.Time `json:"at"`
+	// Summary, Risk, Groups (whose approval the rules ask for) and Until are those of a gate.
+	Summary string          `json:"summary,omitempty"`
+	Risk    activities.Risk `json:"risk,omitempty"`
+	Groups  []string        `json:"groups,omitempty"`
+	Until   time.Time       `json:"until,omitzero"`
+}
+
+// ID is the same each time that people are told of the same.
+func (a Alert) ID() string {
+	digest := activities.DigestOf([]byte(a.Task), []byte(a.Step), []byte(a.State), []byte(a.Digest))
+	if a.Digest == "" {
+		digest = activities.DigestOf([]byte(digest), []byte(a.At.UTC().Format(time.RFC3339Nano)))
+	}
+	return digest.Short()
 }
 
 // Gated is the state in an Alert about a step that waits for approval.

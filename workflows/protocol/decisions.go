@@ -151,3 +151,13 @@ func GateOf(summary string) (step string, isGate bool) {
 	step, isGate = strings.CutPrefix(strings.TrimSuffix(summary, gateSuffix), gatePrefix)
 	return step, isGate
 }
+
+// Lapse says that a gate has closed because too few have approved in time.
+func Lapse(who, step string, within time.Duration) string {
+	return who + lapseOf(step) + within.String()
+}
+
+// IsLapse reports whether the error of a step says that its gate has lapsed.
+func IsLapse(step, text string) bool { return strings.Contains(text, lapseOf(step)) }
+
+func lapseOf(step string) string { return " approved step " + step + " within " }

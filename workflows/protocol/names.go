@@ -31,6 +31,9 @@ const (
 	// OrphansType lists, shows or undoes records of a host that no history knows: argument
 	// OrphansRequest, result OrphansResult.
 	OrphansType = "Orphans"
+	// NoticesType tells one channel what waits for a person, for as long as something does: argument
+	// Notices, id NoticesID.
+	NoticesType = "Notices"
 )
 
 // Activities that belong to no world. Every worker serves them: PlacesActivity, HoldActivity,
@@ -68,8 +71,12 @@ const (
 	// OrphansActivity does on its host what Orphans is asked for: argument OrphansRequest, result
 	// OrphansResult.
 	OrphansActivity = "task.orphans"
-	// AlertActivity sends what needs a person to the configured webhook: argument []Alert.
+	// AlertActivity hands what needs a person to the channels of the worker's config: argument
+	// []Alert.
 	AlertActivity = "task.alert"
+	// NoticesActivity does what is due of a channel's notices: arguments time.Time, the time of the
+	// workflow, and Notices; result Notices.
+	NoticesActivity = "task.notices"
 	// VerifyActivity verifies who has signed a decision: argument SignedDecision, result Proof.
 	VerifyActivity = "task.verify"
 )

@@ -1,0 +1,84 @@
+// Package notices tells people what waits for them: a workflow for each channel of the workers, so
+// that no task waits for a channel, and no channel for another.
+package notices
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+)
+
+// Notices sends what is due, and ends when nothing waits any more. What comes after that starts it
+// again.
+func Notices(ctx workflow.Context, n protocol.Notices) error {
+	signals := workflow.GetSignalChannel(ctx, protocol.SignalWaiting)
+	acting := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 5 * time.Minute, Summary: n.Channel,
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
+	})
+	for {
+		receive(signals, &n)
+		if len(n.Waiting) == 0 {
+			return nil
+		}
+		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+			return workflow.NewContinueAsNewError(ctx, protocol.NoticesType, n)
+		}
+		var next protocol.Notices
+		err := workflow.ExecuteActivity(acting, protocol.NoticesActivity, workflow.Now(ctx), n).Get(ctx, &next)
+		if err != nil {
+			return err
+		}
+		n = next
+		workflow.SetCurrentDetails(ctx, describe(n))
+		if len(n.Waiting) > 0 && signals.Len() == 0 {
+			if err := awaitDue(ctx, signals, &n); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// receive takes up what has come.
+func receive(signals workflow.ReceiveChannel, n *protocol.Notices) {
+	for {
+		var waiting []protocol.Waiting
+		if !signals.ReceiveAsync(&waiting) {
+			return
+		}
+		n.Add(waiting)
+	}
+}
+
+// awaitDue waits until something is due, or comes.
+func awaitDue(ctx workflow.Context, signals workflow.ReceiveChannel, n *protocol.Notices) error {
+	timing, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	due := workflow.NewTimerWithOptions(timing, max(n.Next.Sub(workflow.Now(ctx)), time.Second),
+		workflow.TimerOptions{Summary: "next notice"})
+	workflow.NewSelector(ctx).
+		AddFuture(due, func(workflow.Future) {}).
+		AddReceive(signals, func(from workflow.ReceiveChannel, _ bool) {
+			var waiting []protocol.Waiting
+			from.Receive(ctx, &waiting)
+			n.Add(waiting)
+		}).
+		AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {}).
+		Select(ctx)
+	return ctx.Err()
+}
+
+// describe says in the Temporal UI what the channel has to tell.
+func describe(n protocol.Notices) string {
+	text := activities.CountOf(len(n.Waiting)+n.More, "thing") + " to tell\n"
+	if n.Trouble != "" {
+		text = fmt.Sprintf("**failing**, attempt number %d: %s\n\n", n.Failures, payload.Cell(n.Trouble)) + text
+	}
+	return activities.Visible(text)
+}
