@@ -41,7 +41,7 @@ func TestASkipThatParksThousandsAlertsInBatchesAndEveryParkOnce(t *testing.T) {
 		for _, u := range undos {
 			told[u.Step]++
 		}
-		_ = workflow.Sleep(ctx, time.Minute) // the time that the webhook takes
+		_ = workflow.Sleep(ctx, time.Minute) // the time that telling takes
 		for _, u := range undos {
 			do := compensations.Accept
 			if u.Step == "join" {

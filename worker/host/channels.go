@@ -81,6 +81,7 @@ func waitsAt(a protocol.Alert, now protocol.StepNow) bool {
 	case now.Park != nil && now.Park.Digest == a.Digest:
 		return true
 	default:
-		return now.Undo != nil && compensations.UndoState(now.Undo.State) == compensations.Parked && now.Undo.Digest == a.Digest
+		return now.Undo != nil && now.Undo.Digest == a.Digest &&
+			compensations.UndoState(now.Undo.State) == compensations.Parked
 	}
 }

@@ -3,7 +3,6 @@
 package notices
 
 import (
-	"cmp"
 	"fmt"
 	"net/mail"
 	"regexp"
@@ -201,6 +200,6 @@ func find(all []Channel, name string) (Channel, error) {
 	if i := slices.IndexFunc(all, func(c Channel) bool { return c.Name == name }); i >= 0 {
 		return all[i], nil
 	}
-	return Channel{Name: name}, fmt.Errorf("the config of this worker has no channel %s; give all workers the same notices",
-		cmp.Or(name, "without a name"))
+	return Channel{Name: name},
+		fmt.Errorf("the config of this worker has no channel %q; give all workers the same notices", name)
 }

@@ -30,7 +30,8 @@ func TestTheDocumentedVerificationTakesOurRequestsOnly(t *testing.T) {
 	verify := func(key, at, signature string, body []byte) string {
 		run := exec.Command(python, "-c", string(code[1])+`
 import sys
-print(is_genuine(sys.argv[1].encode(), {"Unwind-Time": sys.argv[2], "Unwind-Signature": sys.argv[3]}, sys.argv[4].encode()))`,
+headers = {"Unwind-Time": sys.argv[2], "Unwind-Signature": sys.argv[3]}
+print(is_genuine(sys.argv[1].encode(), headers, sys.argv[4].encode()))`,
 			key, at, signature, string(body))
 		out, err := run.CombinedOutput()
 		require.NoError(t, err, string(out))

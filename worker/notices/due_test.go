@@ -64,7 +64,7 @@ func TestQuietHoursAreReadStrictly(t *testing.T) {
 
 func TestBadChannelsAreRefused(t *testing.T) {
 	isSecret := func(name string) bool { return name == "URL" }
-	webhook := &Slack{URL: "URL"}
+	webhook, ann := &Slack{URL: "URL"}, []string{"a@b.c"}
 	for want, all := range map[string][]Channel{
 		"": {{Name: "ops", Slack: webhook, Escalate: &Escalation{After: time.Hour, To: "boss"}},
 			{Name: "boss", Ntfy: &Ntfy{URL: "URL"}}, {Name: "dba", Slack: webhook, Groups: []string{"dba"}}},
@@ -82,15 +82,17 @@ func TestBadChannelsAreRefused(t *testing.T) {
 		`notices[0].escalate.to: "x" is not the name of another`:       {{Name: "ops", Slack: webhook, Escalate: &Escalation{After: time.Hour, To: "x"}}},
 		`notices[0].escalate.after: 0s is too short; give at least 1m`: {{Name: "ops", Slack: webhook, Escalate: &Escalation{To: "b"}}, {Name: "b", Slack: webhook}},
 		`notices[0].quiet: "at night" must be two times`:               {{Name: "ops", Slack: webhook, Quiet: "at night"}},
-		`notices[0].mail.server: "mx:25" is no server: write smtp://`:  {{Name: "ops", Mail: &Mail{Server: "mx:25", From: "a@b.c", To: []string{"a@b.c"}}}},
+		`notices[0].mail.server: "mx:25" is no server: write smtp://`:  {{Name: "ops", Mail: &Mail{Server: "mx:25", From: "a@b.c", To: ann}}},
 		`notices[0].mail.to: it is missing`:                            {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c"}}},
 		`notices[0].mail: "ann" in from or to must be an address`:      {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: []string{"ann"}}}},
-		`notices[0].mail.password: "" is not one of secrets`:           {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: []string{"a@b.c"}, User: "u"}}},
-		`notices[0].mail.user: it is missing`:                          {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: []string{"a@b.c"}, Password: "URL"}}},
+		`notices[0].mail.password: "" is not one of secrets`:           {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: ann, User: "u"}}},
+		`notices[0].mail.user: it is missing`:                          {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: ann, Password: "URL"}}},
 		`notices[0].digest: -1m0s, or remind, 0s, is negative`:         {{Name: "ops", Slack: webhook, Digest: -time.Minute}},
 	} {
 		var got []string
-		Check(all, isSecret, func(field, format string, args ...any) { got = append(got, field+": "+fmt.Sprintf(format, args...)) })
+		Check(all, isSecret, func(field, format string, args ...any) {
+			got = append(got, field+": "+fmt.Sprintf(format, args...))
+		})
 		if want == "" {
 			require.Empty(t, got)
 			continue

@@ -84,8 +84,8 @@ func splitServer(s string) (scheme, host string, port int, err error) {
 		port, err = strconv.Atoi(u.Port())
 	}
 	if err != nil || u.Scheme != startTLS && u.Scheme != implicitTLS || u.Hostname() == "" || u.User != nil {
-		return "", "", 0, errors.New("write smtp://HOST:PORT, where TLS is asked for, as on port 587, or smtps://HOST:PORT, " +
-			"where it begins at once, as on port 465")
+		return "", "", 0, errors.New("write smtp://HOST:PORT, where TLS is asked for, as on port 587, or " +
+			"smtps://HOST:PORT, where it begins at once, as on port 465")
 	}
 	return u.Scheme, u.Hostname(), port, nil
 }

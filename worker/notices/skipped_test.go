@@ -52,6 +52,8 @@ func newNight(t *testing.T, c Channel) *night {
 		return w, !n.decided[w.Step]
 	}
 	d.Hand = func(_ context.Context, channel string, all []protocol.Waiting) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
 		for _, w := range all {
 			n.handed = append(n.handed, fmt.Sprintf("%s to %s from %s", w.Step, channel, w.From))
 		}

@@ -84,7 +84,10 @@ func deliver(t *testing.T, d Desk, all ...protocol.Waiting) protocol.Notices {
 	return d.Deliver(t.Context(), noon, protocol.Notices{Channel: "ops", Waiting: all})
 }
 
-const stepPage, taskPage = "https://unwind.example.com/tasks/release/steps/deploy", "https://unwind.example.com/tasks/release"
+const (
+	taskPage = "https://unwind.example.com/tasks/release"
+	stepPage = taskPage + "/steps/deploy"
+)
 
 func TestAWebhookGetsSignedJSON(t *testing.T) {
 	url, got := receiver(t, http.StatusNoContent)
@@ -120,7 +123,11 @@ func TestSlackGetsWhatIsAskedWithTwoButtons(t *testing.T) {
 	require.JSONEq(t, `{
 		"text": "Step deploy of task release waits for approval (risk: high)",
 		"blocks": [
-			{"type": "section", "text": {"type": "mrkdwn", "text": "Step deploy of task release waits for approval (risk: high)\nfile.write: write &lt;1&gt; file &amp; more\nthe task file asks\nSince 2026-05-04 12:00 UTC; without an answer it counts as rejected at 2026-05-04 16:00 UTC"}},
+			{"type": "section", "text": {"type": "mrkdwn", "text": "`+strings.Join([]string{
+		"Step deploy of task release waits for approval (risk: high)", "file.write: write &lt;1&gt; file &amp; more",
+		"the task file asks",
+		"Since 2026-05-04 12:00 UTC; without an answer it counts as rejected at 2026-05-04 16:00 UTC",
+	}, `\n`)+`"}},
 			{"type": "actions", "elements": [
 				{"type": "button", "text": {"type": "plain_text", "text": "Look and decide"}, "url": "`+stepPage+`"},
 				{"type": "button", "text": {"type": "plain_text", "text": "The task"}, "url": "`+taskPage+`"}

@@ -76,7 +76,7 @@ func awaitDue(ctx workflow.Context, signals workflow.ReceiveChannel, n *protocol
 
 // describe says in the Temporal UI what the channel has to tell.
 func describe(n protocol.Notices) string {
-	text := activities.CountOf(len(n.Waiting)+n.More, "thing") + " to tell\n"
+	text := "in its care: " + activities.CountOf(len(n.Waiting)+n.More, "alert") + "\n"
 	if n.Trouble != "" {
 		text = fmt.Sprintf("**failing**, attempt number %d: %s\n\n", n.Failures, payload.Cell(n.Trouble)) + text
 	}
