@@ -107,6 +107,9 @@ type Change struct {
 	Strategy Strategy `json:"strategy"`
 	// Undo says in one sentence how the change would be undone.
 	Undo string `json:"undo"`
+	// Horizon is for how long after the end of its task the change can be undone, at most; 0 if it
+	// cannot be undone then. The wrapper sets it.
+	Horizon time.Duration `json:"horizon,omitempty"`
 	// Losses names what an undo would not bring back.
 	Losses []string `json:"losses,omitempty"`
 	// Risk is the lowest possible risk of this change; Facts are the reasons.

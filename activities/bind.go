@@ -122,7 +122,7 @@ func (b boundAction) foresee(ctx context.Context, f Forward, written Step) (Chan
 		return c, err
 	}
 	c = noteCutDiff(c)
-	c.Floor = b.floor.demand(c)
+	c.Floor, c.Horizon = b.floor.demand(c), f.Entry.horizonOf(c)
 	if b.host.Rules != nil {
 		masked, err := maskAll(MaskerFrom(ctx), c)
 		if err != nil {

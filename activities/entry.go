@@ -109,6 +109,15 @@ const (
 // DefaultKeep is the rollback window of a committed task.
 const DefaultKeep = time.Hour
 
+// horizonOf is for how long after the end of the entry's task a change can be undone, at most; 0 if it
+// cannot be undone then.
+func (e Entry) horizonOf(c Change) time.Duration {
+	if e.Pivot || c.Unchanged || c.Strategy == Irreversible || c.Strategy == NoUndo {
+		return 0
+	}
+	return cmp.Or(e.Keep, DefaultKeep)
+}
+
 // Criticality says what happens if the undo of a step fails for good.
 type Criticality string
 

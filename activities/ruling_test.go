@@ -1,12 +1,54 @@
 package activities_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
+
+func TestTheHorizonOfAChangeIsTheRollbackWindowOfItsTask(t *testing.T) {
+	for name, c := range map[string]struct {
+		entry  func(*activities.Entry)
+		change activities.Change
+		want   time.Duration
+	}{
+		"by default":         {nil, activities.Change{Strategy: activities.Snapshot}, activities.DefaultKeep},
+		"as the task says":   {func(e *activities.Entry) { e.Keep = 72 * time.Hour }, activities.Change{}, 72 * time.Hour},
+		"at a pivot":         {func(e *activities.Entry) { e.Pivot = true }, activities.Change{}, 0},
+		"for good":           {nil, activities.Change{Strategy: activities.Irreversible}, 0},
+		"of what only reads": {nil, activities.Change{Strategy: activities.NoUndo}, 0},
+		"of no change":       {nil, activities.Change{Unchanged: true}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := forwardOfThisRun(`{}`)
+			if c.entry != nil {
+				c.entry(&f.Entry)
+			}
+			rules := &judges{}
+			env := newEnvironment(planOf{change: c.change}, func(h *activities.Host) { h.Rules = rules })
+			got, err := env.ExecuteActivity("echo.say.plan", f)
+			require.NoError(t, err)
+			var planned activities.Change
+			require.NoError(t, got.Get(&planned))
+			require.Equal(t, c.want, planned.Horizon)
+			require.Equal(t, c.want, rules.asked[0].Change.Horizon, "rules see it too")
+		})
+	}
+}
+
+// planOf is an action with one plan.
+type planOf struct {
+	echo
+	change activities.Change
+}
+
+func (p planOf) Plan(context.Context, activities.Entry, activities.Step) (activities.Change, error) {
+	return p.change, nil
+}
 
 func assents(names ...string) (all []activities.Assent) {
 	for _, name := range names {

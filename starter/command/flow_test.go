@@ -148,6 +148,7 @@ func TestApproveShowsTheChangeAndLetsTheTaskGoOn(t *testing.T) {
  change set b from "" to "y"
  risk medium: somebody reads it
  undo snapshot: puts the old value back
+ horizon 1h after the end of the task
  loses who read it meanwhile
  | -
  | +y
@@ -440,6 +441,7 @@ func TestCompletionKnowsOpenTasksAndTheStepsThatWait(t *testing.T) {
 func TestPlanTellsWhatEachStepWouldDoAndTouchesNothing(t *testing.T) {
 	d := newDesk(t)
 	file := d.file(`name: plan me
+keep: 2h
 steps:
   - {id: one, uses: fake.set, with: {key: a, value: x}}
   - {id: two, uses: fake.set, with: {key: b, value: '${{ steps.one.outputs.before }}'}, gate: ask}
@@ -451,6 +453,7 @@ steps:
   change    set a from "" to "x"
   risk      medium: somebody reads it
   undo      snapshot: puts the old value back
+  horizon   2h after the end of the task
   loses     who read it meanwhile
   \| -
   \| \+x

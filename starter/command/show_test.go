@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
@@ -48,6 +50,33 @@ func TestOutputsStandInTheJSONOfAWholeTask(t *testing.T) {
 	require.Equal(t, map[string]any{"before": "x"}, d.shown(t.Name() + "-open").Steps[1].Outputs, "its history tells them")
 	d.startWorker()
 	d.ok("cancel", t.Name()+"-open")
+}
+
+// TestTheHorizonOfWhatATaskHasDoneIsShown: until when it can be rolled back, while it can.
+func TestTheHorizonOfWhatATaskHasDoneIsShown(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file("keep: 2h\n"+twice+"  - {id: three, uses: fake.set, with: {key: b, value: y}, gate: ask}\n"), "--id",
+		t.Name())
+	require.Equal(t, 2*time.Hour, d.until(t.Name(), atGate).Gates[0].Change.Horizon)
+	require.Zero(t, d.shown(t.Name()).Horizon, "it has not ended")
+	d.ok("approve", t.Name(), "three", "--yes")
+	d.ok("watch", t.Name())
+
+	run, err := d.client.DescribeWorkflowExecution(t.Context(), t.Name(), "")
+	require.NoError(t, err)
+	until := run.GetWorkflowExecutionInfo().GetCloseTime().AsTime().Add(2*time.Hour - time.Minute) // in the last minute none begins
+	require.Equal(t, until, d.shown(t.Name()).Horizon)
+	require.Contains(t, d.ok("show", t.Name()), "\nhorizon: it can be rolled back until "+
+		terminal.LocalTime(until, "2006-01-02 15:04")+" at the latest\n")
+	var one tasks.Step
+	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "one", "-o", "json")), &one))
+	require.Equal(t, until, one.Horizon)
+
+	d.ok("rollback", t.Name(), "--watch")
+	require.Zero(t, d.shown(t.Name()).Horizon)
+	var undone tasks.Step
+	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "one", "-o", "json")), &undone))
+	require.Zero(t, undone.Horizon)
 }
 
 // TestASessionThatWasRolledBackInPartGoesOnInItsHistory: only what undoes a whole task is

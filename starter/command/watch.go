@@ -118,7 +118,8 @@ func (p *program) writeEnd(ctx context.Context, c *tasks.Client, t tasks.Run, e 
 	if e.Report != nil && slices.Contains(recovery.GoForward, t.Type) {
 		switch e.Report.Status {
 		case compensations.Committed, compensations.Partly, compensations.Redone:
-			if can, err := c.CanRollBack(ctx, t.ID); err == nil && !can {
+			until, err := c.Horizon(ctx, t.ID, recovery.Part{})
+			if err == nil && until.IsZero() {
 				break
 			}
 			p.printf("\nto take it back while its undo records are kept: starter rollback %s\n", terminal.ShellQuote(t.ID))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
@@ -86,6 +87,9 @@ func questionText(step protocol.StepAnswer) string {
 		fmt.Fprintf(&b, "Approvals: %s\n", step.Gate.Waits)
 	}
 	fmt.Fprintf(&b, "Undo: %s\n", c.Undo)
+	if c.Horizon > 0 {
+		fmt.Fprintf(&b, "It can be undone for %s after the end of the task\n", terminal.Duration(c.Horizon))
+	}
 	for _, loss := range c.Losses {
 		fmt.Fprintf(&b, "An undo does not bring back: %s\n", loss)
 	}

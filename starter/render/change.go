@@ -25,6 +25,9 @@ func writeChange(w io.Writer, c activities.Change, losses []string) {
 		undo += ": " + terminal.OneLine(c.Undo)
 	}
 	fmt.Fprintf(w, "  undo      %s\n", undo)
+	if c.Horizon > 0 {
+		fmt.Fprintf(w, "  horizon   %s after the end of the task\n", terminal.Duration(c.Horizon))
+	}
 	for _, loss := range losses {
 		fmt.Fprintf(w, "  loses     %s\n", terminal.OneLine(loss))
 	}

@@ -229,6 +229,14 @@ func undoneText(u compensations.StepReport) string {
 	return ""
 }
 
+// horizonText says until when something can be rolled back; empty where it cannot.
+func horizonText(until time.Time) string {
+	if until.IsZero() {
+		return ""
+	}
+	return "it can be rolled back until " + terminal.LocalTime(until, "2006-01-02 15:04") + " at the latest"
+}
+
 // writeActs prints what a workflow is about, and what was done about it since.
 func writeActs(w io.Writer, t tasks.Run, s tasks.Standing) {
 	if s.Of != "" {
@@ -252,6 +260,9 @@ func writeActs(w io.Writer, t tasks.Run, s tasks.Standing) {
 	}
 	if s.Next != "" && (s.Of != "" || len(s.After) > 0) {
 		fmt.Fprintf(w, "next: %s\n", s.Next)
+	}
+	if text := horizonText(s.Horizon); text != "" {
+		fmt.Fprintf(w, "horizon: %s\n", text)
 	}
 }
 

@@ -39,6 +39,7 @@ func Step(w io.Writer, t tasks.Run, s tasks.Step) {
 	if s.Undo != nil {
 		add("undo", strings.TrimSuffix(string(s.Undo.Outcome)+": "+s.Undo.Observed, ": "))
 	}
+	add("horizon", horizonText(s.Horizon))
 	for _, note := range s.AllNotes() {
 		add("note", Note(note))
 	}

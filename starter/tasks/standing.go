@@ -34,6 +34,9 @@ type Standing struct {
 	After []Act `json:"after,omitempty"`
 	// Next is the command that takes the last of all this back; empty where none can.
 	Next string `json:"next,omitempty"`
+	// Horizon is until when Next can be begun, at the latest, if it is a rollback: limits of retention
+	// may end it sooner.
+	Horizon time.Time `json:"horizon,omitzero"`
 	// NextVerb is the verb of that command, and NextID the workflow that it is about.
 	NextVerb string `json:"-"`
 	NextID   string `json:"-"`
@@ -97,48 +100,56 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	for _, r := range family {
 		s.After = append(s.After, Act{r.WorkflowID, r.Type, r.Of, r.Part, string(r.Unwind), r.Started, r.Closed})
 	}
-	if s.NextVerb, s.NextID, err = c.nextAct(ctx, family, run); s.NextVerb != "" {
-		s.Next = commandOf(s.NextVerb, s.NextID)
+	next, err := c.nextAct(ctx, family, run)
+	if next.verb != "" {
+		s.Next, s.NextVerb, s.NextID, s.Horizon = commandOf(next), next.verb, next.id, next.until
 	}
 	return s, err
 }
 
 // nextCommand is the command line for what can be done about a run now; empty where nothing can.
 func (c *Client) nextCommand(ctx context.Context, family recovery.Family, run recovery.Run) (string, error) {
-	verb, id, err := c.nextAct(ctx, family, run)
-	if verb == "" {
+	next, err := c.nextAct(ctx, family, run)
+	if next.verb == "" {
 		return "", err
 	}
-	return commandOf(verb, id), err
+	return commandOf(next), err
 }
 
-func commandOf(verb, id string) string { return "starter " + verb + " " + terminal.ShellQuote(id) }
+// nextAct is what can be done about a run now: a verb, and the workflow that it is about; zero where
+// nothing can.
+type nextAct struct {
+	verb, id string
+	until    time.Time // of a rollback
+}
 
-// nextAct is what can be done about a run now: a verb, and the workflow that it is about; both empty
-// where nothing can.
-func (c *Client) nextAct(ctx context.Context, family recovery.Family, run recovery.Run) (verb, id string, err error) {
-	verb, id = family.Next(run)
-	can := verb != ""
-	switch verb {
+func commandOf(n nextAct) string { return "starter " + n.verb + " " + terminal.ShellQuote(n.id) }
+
+func (c *Client) nextAct(ctx context.Context, family recovery.Family, run recovery.Run) (next nextAct, err error) {
+	next.verb, next.id = family.Next(run)
+	can := next.verb != ""
+	switch next.verb {
 	case "rollback":
-		can, err = c.CanRollBack(ctx, id)
+		next.until, err = c.Horizon(ctx, next.id, recovery.Part{})
+		can = !next.until.IsZero()
 	case "redo":
 		var back recovery.Run
-		if back, err = c.Recoveries().Describe(ctx, id, ""); err == nil {
+		if back, err = c.Recoveries().Describe(ctx, next.id, ""); err == nil {
 			can, err = c.Recoveries().CanRedo(ctx, back, c.DataConverter())
 		}
 	}
 	if err != nil || !can {
-		return "", "", err
+		return nextAct{}, err
 	}
-	return verb, id, nil
+	return next, nil
 }
 
-// CanRollBack says whether a rollback of all that a workflow has done would begin now.
-func (c *Client) CanRollBack(ctx context.Context, id string) (bool, error) {
+// Horizon is until when a rollback of a part of what a workflow has done can begin, at the latest; zero
+// if none would begin now.
+func (c *Client) Horizon(ctx context.Context, id string, part recovery.Part) (time.Time, error) {
 	run, err := c.Recoveries().Describe(ctx, id, "")
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
-	return c.Recoveries().CanRollBack(ctx, run, c.DataConverter())
+	return c.Recoveries().Horizon(ctx, run, part, c.DataConverter())
 }

@@ -5,10 +5,12 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
 // Step is one step of a task with all that its history tells. Secrets are masked there already.
@@ -19,6 +21,9 @@ type Step struct {
 	Undo *compensations.StepReport `json:"undo,omitempty"`
 	// Troubles are what was tried for it without success, and is tried on.
 	Troubles []protocol.Trouble `json:"troubles,omitempty"`
+	// Horizon is until when the step, with what depends on it, can be rolled back after the end of its
+	// task, at the latest: limits of retention may end it sooner.
+	Horizon time.Time `json:"horizon,omitzero"`
 }
 
 // Step reads one step of a task from its history.
@@ -52,8 +57,27 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		progress.AddTo(&now)
 		s.Progress = progress.Lines[id]
 		s.Troubles = slices.DeleteFunc(now.Troubles, func(t protocol.Trouble) bool { return t.Step != id })
+		return s, nil
 	}
-	return s, nil
+	s.Horizon, err = c.horizonOf(ctx, t, id)
+	return s, err
+}
+
+// horizonOf is until when a step of a closed task can be rolled back; zero if it cannot, or if something
+// was done about the task since.
+func (c *Client) horizonOf(ctx context.Context, t Run, step string) (time.Time, error) {
+	run, err := c.Recoveries().Describe(ctx, t.ID, t.RunID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	family, err := c.Recoveries().Family(ctx, run)
+	if err != nil {
+		return time.Time{}, c.explainMissingAttributes(ctx, err)
+	}
+	if verb, id := family.Next(run); verb != "rollback" || id != t.ID {
+		return time.Time{}, nil
+	}
+	return c.Horizon(ctx, t.ID, recovery.Part{Step: step})
 }
 
 // addNotes adds what no history tells: what was noted of each try, by the task while it is open,

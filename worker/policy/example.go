@@ -91,6 +91,10 @@ func (e Example) inputs() (inputs, error) {
 	if in.change.Risk == "" {
 		in.change.Risk = string(activities.Low)
 	}
+	strategy := activities.Strategy(in.change.Strategy)
+	if in.change.Horizon == 0 && strategy != activities.Irreversible && strategy != activities.NoUndo {
+		in.change.Horizon = activities.DefaultKeep
+	}
 	raw, err := json.Marshal(e.With)
 	if err != nil {
 		return in, err

@@ -31,17 +31,19 @@ type Step struct {
 
 // Change is a change, as rules see it.
 type Change struct {
-	Summary   string   `yaml:"summary"`
-	Risk      string   `yaml:"risk"`
-	Strategy  string   `yaml:"strategy"`
-	Undo      string   `yaml:"undo"`
-	Losses    []string `yaml:"losses"`
-	Facts     []string `yaml:"facts"`
-	Counts    []Count  `yaml:"counts"`
-	Schema    []string `yaml:"schema"`
-	Keys      []string `yaml:"keys"`
-	Unchanged bool     `yaml:"unchanged"`
-	DiffBytes int64    `yaml:"diffBytes"`
+	Summary  string `yaml:"summary"`
+	Risk     string `yaml:"risk"`
+	Strategy string `yaml:"strategy"`
+	Undo     string `yaml:"undo"`
+	// Horizon is for how long after the end of its task it can be undone, at most; 0 if not.
+	Horizon   time.Duration `yaml:"horizon"`
+	Losses    []string      `yaml:"losses"`
+	Facts     []string      `yaml:"facts"`
+	Counts    []Count       `yaml:"counts"`
+	Schema    []string      `yaml:"schema"`
+	Keys      []string      `yaml:"keys"`
+	Unchanged bool          `yaml:"unchanged"`
+	DiffBytes int64         `yaml:"diffBytes"`
 }
 
 // Count is how many items of a set come, go and change: see activities.Count.
@@ -92,7 +94,7 @@ func inputsOf(c activities.Case, host string, now time.Time) (inputs, error) {
 
 func changeOf(c activities.Change) Change {
 	seen := Change{
-		Summary: c.Summary, Risk: string(c.Risk), Strategy: string(c.Strategy), Undo: c.Undo, Losses: c.Losses,
+		Summary: c.Summary, Risk: string(c.Risk), Strategy: string(c.Strategy), Undo: c.Undo, Horizon: c.Horizon, Losses: c.Losses,
 		Facts: c.Facts, Schema: c.Schema, Keys: c.Keys, Unchanged: c.Unchanged, DiffBytes: int64(len(c.Diff)),
 	}
 	for _, n := range c.Counts {

@@ -116,6 +116,9 @@ func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
 	signal, _ := json.MarshalIndent(protocol.Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
 	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step,
 		payload.Cell(g.Change.Summary), g.Change.Risk, payload.Cell(g.Change.Undo))
+	if g.Change.Horizon > 0 {
+		fmt.Fprintf(b, "It can be undone for %s after the end of the task\n\n", g.Change.Horizon)
+	}
 	if g.Waits != "" {
 		fmt.Fprintf(b, "Approvals: %s\n\n", payload.Cell(g.Waits))
 	}

@@ -56,6 +56,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) 
 		}
 		forward := saga.Forward(ctx, compensations.Step{
 			ID: step.ID, Action: step.Uses, Undo: step.Uses + ".undo", Place: step.Place, Params: params, Policy: step.Undo,
+			Pivot: step.Pivot, Keep: compiled.Keep,
 		})
 		forward.Step = activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check}
 		forward.Agent = compiled.Agent

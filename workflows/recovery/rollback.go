@@ -83,13 +83,26 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 		part.String(), r)
 }
 
-// CanRollBack says whether a rollback of all that a run has done would begin now.
-func (s Server) CanRollBack(ctx context.Context, done Run, dc converter.DataConverter) (bool, error) {
+// Horizon is until when a rollback of a part of what a run has done can begin, at the latest; zero if
+// none would begin now.
+func (s Server) Horizon(ctx context.Context, done Run, part Part, dc converter.DataConverter) (time.Time, error) {
 	ledger, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
-	if err != nil {
-		return false, err
+	if err != nil || checkPart(done, part, ledger) != nil {
+		return time.Time{}, err
 	}
-	return checkPart(done, Part{}, ledger) == nil, nil
+	return horizonOf(done, ledger.Entries), nil
+}
+
+// horizonOf is when the rollback window of a run ends, less a margin in which no rollback begins.
+func horizonOf(done Run, entries []activities.Entry) (until time.Time) {
+	for _, e := range entries {
+		keep := cmp.Or(e.Keep, activities.DefaultKeep)
+		keep -= min(keep/10, margin)
+		if kept := done.Closed.Add(keep); kept.After(until) {
+			until = kept
+		}
+	}
+	return until
 }
 
 // checkPart refuses a part that is not on the ledger, and a task of which nothing can be rolled
@@ -97,18 +110,13 @@ func (s Server) CanRollBack(ctx context.Context, done Run, dc converter.DataConv
 func checkPart(done Run, part Part, ledger protocol.Ledger) error {
 	entries := ledger.Entries
 	var steps, savepoints []string
-	var until time.Time
 	for _, e := range entries {
 		steps = append(steps, e.Step)
 		if e.Savepoint != "" {
 			savepoints = append(savepoints, e.Savepoint)
 		}
-		keep := cmp.Or(e.Keep, activities.DefaultKeep)
-		keep -= min(keep/10, margin)
-		if kept := done.Closed.Add(keep); kept.After(until) {
-			until = kept
-		}
 	}
+	until := horizonOf(done, entries)
 	switch {
 	case part.To != "" && !slices.Contains(savepoints, part.To):
 		return refusef(NoSuchPart, done.WorkflowID, "task %s has no savepoint %q; it has %s", done.WorkflowID, part.To,
