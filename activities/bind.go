@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -117,19 +118,34 @@ func (b boundAction) plan(ctx context.Context, given Forward) (Change, error) {
 // foresee plans a forward, and refuses what the worker's rules deny. These see the step as it is
 // written, with references to secrets.
 func (b boundAction) foresee(ctx context.Context, f Forward, written Step) (Change, error) {
+	c, err := b.planChange(ctx, f)
+	if err != nil {
+		return c, err
+	}
+	return b.judge(ctx, f, written, c)
+}
+
+func (b boundAction) planChange(ctx context.Context, f Forward) (Change, error) {
 	c, err := b.action.Plan(ctx, f.Entry, f.Step)
 	if err != nil {
 		return c, err
 	}
 	c = noteCutDiff(c)
 	c.Floor, c.Horizon = b.floor.demand(c), f.Entry.horizonOf(c)
+	return c, nil
+}
+
+// judge adds to a planned change what the worker's rules decide about it.
+func (b boundAction) judge(ctx context.Context, f Forward, written Step, c Change) (Change, error) {
 	if b.host.Rules != nil {
 		masked, err := maskAll(MaskerFrom(ctx), c)
 		if err != nil {
 			return c, err
 		}
-		c.Policy = b.host.Rules.Judge(Case{Task: OwnerOf(ctx).Workflow, Agent: f.Agent, Action: b.name,
-			Host: f.Entry.Place.Host, Step: written, Change: masked})
+		task := OwnerOf(ctx).Workflow
+		c.Policy = b.host.Rules.Judge(Case{Task: task, Agent: f.Agent, Action: b.name, Host: f.Entry.Place.Host,
+			Step: written, Change: masked,
+			History: sync.OnceValues(func() (History, error) { return b.host.Passes.History(task) })})
 		if c.Policy.denies() {
 			return Change{}, Errorf(Denied, "this worker's policy denies the change: %s; nothing was touched",
 				c.Policy.Describe())

@@ -113,7 +113,7 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 }
 
 func TestShortTextsAreNotCapped(t *testing.T) {
-	want := activities.Change{Summary: "s", Undo: "u", Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
+	want := activities.Change{Summary: "s", Undo: "u", Horizon: activities.DefaultKeep, Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
 	require.Equal(t, want,
 		executeActivity[activities.Change](t, scripted{change: want}, "echo.say.plan", forwardOfThisRun(`{}`)))
 }

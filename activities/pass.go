@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Passes are a worker's record of the forwards that its rules have let act: an attempt that follows
 // is not judged again.
 type Passes interface {
+	// A Locker is held from judging a change until its pass is kept: no two are judged by one history.
+	sync.Locker
+	// History is what a task has been let do on this host, and what has not been undone.
+	History(task string) (History, error)
 	// Find returns the pass of a token, and whether there is one.
 	Find(token string) (p Pass, isThere bool, err error)
 	// Keep notes a pass, durably.
@@ -21,6 +26,12 @@ type Passes interface {
 // Pass lets a forward make exactly one change.
 type Pass struct {
 	Action string `json:"action"`
+	// Task is the id of the step's workflow.
+	Task string `json:"task"`
+	// Added, Removed and Changed sum up the counts of the change.
+	Added   int64 `json:"added,omitempty"`
+	Removed int64 `json:"removed,omitempty"`
+	Changed int64 `json:"changed,omitempty"`
 	// Change is the digest of the change that was judged.
 	Change Digest `json:"change"`
 	// Ruling is what the rules have decided; nil if none matched.
@@ -63,8 +74,13 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 			return earlier, err
 		}
 	}
-	c, err := b.foresee(ctx, f, written)
+	c, err := b.planChange(ctx, f)
 	if err != nil {
+		return Pass{}, err
+	}
+	b.host.Passes.Lock()
+	defer b.host.Passes.Unlock()
+	if c, err = b.judge(ctx, f, written, c); err != nil {
 		return Pass{}, err
 	}
 	own, _, _ := strings.Cut(string(c.Digest), repeatMark)
@@ -76,7 +92,10 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 	if err := b.proveAssents(ctx, f, c); err != nil {
 		return Pass{}, err
 	}
-	pass := Pass{Action: b.name, Change: Digest(own), Ruling: c.Policy}
+	pass := Pass{Action: b.name, Task: OwnerOf(ctx).Workflow, Change: Digest(own), Ruling: c.Policy}
+	for _, n := range c.Counts {
+		pass.Added, pass.Removed, pass.Changed = pass.Added+n.Added, pass.Removed+n.Removed, pass.Changed+n.Changed
+	}
 	if why := c.danger(); c.IsAllowed() && why != "" && f.Consent == Unasked {
 		pass.Note = fmt.Sprintf("nobody was asked though %s: %s", why, c.Policy.Describe())
 	}

@@ -67,15 +67,35 @@ func (v *valve) Release(context.Context, activities.Entry) error { return nil }
 type judges struct {
 	ruling *activities.Ruling
 	asked  []activities.Case
+	// histories are what the rules could see of it.
+	histories []activities.History
 }
 
 func (j *judges) Judge(c activities.Case) *activities.Ruling {
-	j.asked = append(j.asked, c)
+	h, err := c.History()
+	if err != nil {
+		panic(err)
+	}
+	j.asked, j.histories = append(j.asked, c), append(j.histories, h)
 	return j.ruling
 }
 
 // kept are passes in memory.
 type kept map[string]activities.Pass
+
+func (k kept) Lock() {}
+
+func (k kept) Unlock() {}
+
+func (k kept) History(task string) (h activities.History, err error) {
+	for _, p := range k {
+		if p.Task == task {
+			h.Steps++
+			h.Removed += p.Removed
+		}
+	}
+	return h, nil
+}
 
 func (k kept) Find(token string) (activities.Pass, bool, error) {
 	p, isThere := k[token]
@@ -146,7 +166,7 @@ func TestAForwardIsJudgedAsItActsWhateverItWasGiven(t *testing.T) {
 			if c.want == "" {
 				require.NoError(t, err)
 				require.Equal(t, planned, v.want, "it makes what was judged, and nothing else")
-				require.Equal(t, kept{"t": {Action: "echo.say", Change: planned, Ruling: c.ruling}}, passes)
+				require.Equal(t, kept{"t": {Action: "echo.say", Task: "default-test-workflow-id", Change: planned, Ruling: c.ruling}}, passes)
 				return
 			}
 			app := applicationError(t, err)
@@ -190,7 +210,7 @@ func TestAPlanSaysWhatTheRulesDecide(t *testing.T) {
 	require.JSONEq(t, withSecret, string(j.asked[0].Step.With), "rules see the reference")
 	require.Equal(t, "say "+activities.Mask, j.asked[0].Change.Summary)
 	require.Equal(t, "default-test-workflow-id", j.asked[0].Task)
-	raw, err := json.Marshal(j.asked)
+	raw, err := json.Marshal([]any{j.asked[0].Step, j.asked[0].Change})
 	require.NoError(t, err)
 	require.NotContains(t, string(raw), "horse")
 
@@ -220,6 +240,62 @@ func TestAnAttemptThatFollowsIsNotJudgedAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, passes, "a released one neither")
 }
+
+// deleting is a valve whose plan deletes rows, each call those of its own.
+type deleting struct{ *valve }
+
+func (deleting) Plan(context.Context, activities.Entry, activities.Step) (activities.Change, error) {
+	return activities.Change{Risk: activities.Low, Digest: activities.DigestOf([]byte("t")),
+		Counts: []activities.Count{{Of: "a", Removed: 30}, {Of: "b", Removed: 4}}}, nil
+}
+
+func (deleting) Apply(context.Context, activities.Entry, activities.Step, activities.Digest) (activities.Result, error) {
+	return activities.Result{}, nil
+}
+
+// Rules see what the task was let do before, and the present attempt is no part of that.
+func TestRulesSeeWhatTheTaskHasDoneBefore(t *testing.T) {
+	j, passes := &judges{}, kept{"x": {Task: "another", Removed: 7}}
+	env := newEnvironment(deleting{&valve{}}, func(h *activities.Host) { h.Rules, h.Passes = j, passes })
+	for _, token := range []string{"one", "two"} {
+		f := forwardOfThisRun(`{}`)
+		f.Entry.Token = token
+		before := len(passes) - 1
+		_, err := env.ExecuteActivity("echo.say", f)
+		require.NoError(t, err)
+		require.Equal(t, int64(34), passes[token].Removed)
+		require.Equal(t, activities.History{Steps: int64(before), Removed: int64(34 * before)}, j.histories[before])
+	}
+}
+
+// oneByOne are passes whose lock must be held while a change is judged.
+type oneByOne struct {
+	kept
+	isHeld *bool
+}
+
+func (o oneByOne) Lock() { *o.isHeld = true }
+
+func (o oneByOne) Unlock() { *o.isHeld = false }
+
+// A budget of one step lets one of two steps pass that run beside each other.
+func TestAChangeIsJudgedAndKeptUnderOneLock(t *testing.T) {
+	isHeld, heldAt := false, []bool{}
+	passes := oneByOne{kept{}, &isHeld}
+	env := newEnvironment(deleting{&valve{}}, func(h *activities.Host) {
+		h.Rules, h.Passes = whenJudged(func() { heldAt = append(heldAt, isHeld, len(passes.kept) == 0) }), passes
+	})
+	_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+	require.NoError(t, err)
+	require.Equal(t, []bool{true, true}, heldAt)
+	require.Len(t, passes.kept, 1)
+	require.False(t, isHeld)
+}
+
+// whenJudged are rules that tell when they judge.
+type whenJudged func()
+
+func (j whenJudged) Judge(activities.Case) *activities.Ruling { j(); return nil }
 
 // A worker that died between the note and the record has let nothing but the change that it judged.
 func TestAPassLetsExactlyItsChange(t *testing.T) {

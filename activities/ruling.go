@@ -24,6 +24,17 @@ type Case struct {
 	Step Step
 	// Change is masked, and not capped: a rule sees all of it.
 	Change Change
+	// History is what the task has done before. It is read only for rules that look at it.
+	History func() (History, error)
+}
+
+// History is what a task has been let do so far on a host, by what the worker there has noted
+// itself: steps that change something, without those that have been undone.
+type History struct {
+	Steps int64            // how many
+	By    map[string]int64 // how many, by action
+	// Added, Removed and Changed sum up the counts of their changes.
+	Added, Removed, Changed int64
 }
 
 // Verdict is what a rule says of a change.

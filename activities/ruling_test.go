@@ -29,7 +29,7 @@ func TestTheHorizonOfAChangeIsTheRollbackWindowOfItsTask(t *testing.T) {
 				c.entry(&f.Entry)
 			}
 			rules := &judges{}
-			env := newEnvironment(planOf{change: c.change}, func(h *activities.Host) { h.Rules = rules })
+			env := newEnvironment(planOf{change: c.change}, func(h *activities.Host) { h.Rules, h.Passes = rules, kept{} })
 			got, err := env.ExecuteActivity("echo.say.plan", f)
 			require.NoError(t, err)
 			var planned activities.Change

@@ -28,6 +28,7 @@ type builtin struct {
 	config    Config
 	rules     activities.Rules   // nil without a policy
 	signers   activities.Signers // nil without approvals
+	passes    *passes
 	// retention is how long the namespace keeps closed workflows; 0 means for ever.
 	retention time.Duration
 }
@@ -36,7 +37,7 @@ type builtin struct {
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
 		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
-		Passes: passesOf(b.config), Signers: b.signers, Decisions: decisionsOf(b.config)}
+		Passes: b.passes, Signers: b.signers, Decisions: decisionsOf(b.config)}
 }
 
 func (b builtin) register(to activities.Registrar) {

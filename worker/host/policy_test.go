@@ -322,3 +322,26 @@ func TestABadPolicyKeepsAWorkerFromStarting(t *testing.T) {
 		host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// A budget counts what the worker itself has let the task do, whatever the task says of it.
+func TestATaskThatHasUsedUpItsBudgetIsStopped(t *testing.T) {
+	r := serveRuled(t, people+"  - {name: budget, when: 'history.by[step.action] >= 2 || "+
+		"change.counts.exists(c, history.removed + c.removed > 5)', then: deny, why: it has done enough}\n")
+	run := func(sql ...string) error {
+		var steps []any
+		for i, s := range sql {
+			steps = append(steps, map[string]any{"id": []string{"a", "b", "c"}[i], "uses": "sqlite.exec",
+				"with": map[string]any{"database": r.database, "sql": s}})
+		}
+		return r.start(map[string]any{"name": "tidy", "steps": steps}).Get(t.Context(), nil)
+	}
+	require.NoError(t, run("DELETE FROM plan WHERE id <= 2", "DELETE FROM plan WHERE id <= 5"), "five rows by two steps")
+	require.Equal(t, 15, r.rows())
+	require.ErrorContains(t, run("DELETE FROM plan WHERE id <= 8", "DELETE FROM plan WHERE id <= 11"), "it has done enough",
+		"six rows by two steps")
+	require.Equal(t, 15, r.rows(), "the first of them was undone")
+	require.ErrorContains(t, run("DELETE FROM plan WHERE id = 6", "DELETE FROM plan WHERE id = 7", "DELETE FROM plan WHERE id = 8"),
+		"it has done enough", "three steps")
+	require.Equal(t, 15, r.rows())
+	require.NoError(t, run("DELETE FROM plan WHERE id = 6"), "each task has a budget of its own")
+}

@@ -57,7 +57,7 @@ func Validate(ctx context.Context, c Config, compiled task.Compiled, own ...acti
 		return v, err
 	}
 	_, problems := registry.Journals(ctx)
-	host := builtin{config: c, registry: registry}.host()
+	host := builtin{config: c, registry: registry, passes: passesOf(c)}.host()
 	for i, s := range compiled.Steps {
 		if len(s.References()) > 0 {
 			v.Later = append(v.Later, s.ID)

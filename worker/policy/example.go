@@ -18,6 +18,8 @@ type Example struct {
 	Step   Step           `yaml:"step"`
 	With   map[string]any `yaml:"with"`
 	Change Change         `yaml:"change"`
+	// History is what the task has done before. Defaults to nothing.
+	History History `yaml:"history"`
 	// Time is when the step would act, as in 2026-01-05T12:00:00Z. Defaults to then, a Monday.
 	Time string `yaml:"time"`
 	Host string `yaml:"host"`
@@ -77,7 +79,8 @@ func (l *loader) checkOneOf(field, value string, known []string) {
 
 // inputs are what the rules see of the example. What it leaves out is harmless.
 func (e Example) inputs() (inputs, error) {
-	in := inputs{task: e.Task, step: e.Step, change: e.Change, time: usualTime, host: e.Host}
+	in := inputs{task: e.Task, step: e.Step, change: e.Change, time: usualTime, host: e.Host,
+		history: func() (History, error) { return e.History, nil }}
 	if e.Time != "" {
 		at, err := time.Parse(time.RFC3339, e.Time)
 		if err != nil {

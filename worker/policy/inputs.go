@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/ext"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -55,6 +57,16 @@ type Count struct {
 	Before  int64  `yaml:"before"`
 }
 
+// History is what a task has been let do before, on the host of the worker: see activities.History.
+// By has the step's own action, whether it was done before or not.
+type History struct {
+	Steps   int64            `yaml:"steps"`
+	By      map[string]int64 `yaml:"by"`
+	Added   int64            `yaml:"added"`
+	Removed int64            `yaml:"removed"`
+	Changed int64            `yaml:"changed"`
+}
+
 // inputs are what a rule can look at.
 type inputs struct {
 	task   Task
@@ -63,31 +75,49 @@ type inputs struct {
 	change Change
 	time   time.Time
 	host   string
+	// history is read if a rule looks at it.
+	history func() (History, error)
 }
 
 // environment is the language of the rules: a name or a field that there is not does not compile.
 func environment() (*cel.Env, error) {
 	return cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[Task](), reflect.TypeFor[Step](), reflect.TypeFor[Change](), reflect.TypeFor[Count](),
-			ext.ParseStructTag("yaml")),
+			reflect.TypeFor[History](), ext.ParseStructTag("yaml")),
 		cel.Variable("task", cel.ObjectType("policy.Task")),
 		cel.Variable("step", cel.ObjectType("policy.Step")),
 		cel.Variable("with", cel.MapType(cel.StringType, cel.DynType)),
 		cel.Variable("change", cel.ObjectType("policy.Change")),
 		cel.Variable("time", cel.TimestampType),
 		cel.Variable("host", cel.StringType),
+		cel.Variable("history", cel.ObjectType("policy.History")),
 	)
 }
 
 func (in inputs) activation() map[string]any {
 	return map[string]any{"task": in.task, "step": in.step, "with": in.with, "change": in.change, "time": in.time,
-		"host": in.host}
+		"host": in.host, "history": func() any {
+			h, err := in.history()
+			if err != nil {
+				return types.NewErr("what the task has done before cannot be read: %v", err)
+			}
+			h.By = maps.Clone(h.By)
+			if h.By == nil {
+				h.By = map[string]int64{}
+			}
+			h.By[in.step.Action] += 0
+			return h
+		}}
 }
 
 func inputsOf(c activities.Case, host string, now time.Time) (inputs, error) {
 	with, err := parametersOf(c.Step.With)
 	return inputs{
 		task: Task{c.Task, c.Agent}, with: with, change: changeOf(c.Change), time: now, host: host,
+		history: func() (History, error) {
+			h, err := c.History()
+			return History(h), err
+		},
 		step: Step{ID: c.Step.ID, Action: c.Action, World: activities.WorldOf(c.Action), Host: c.Host},
 	}, err
 }
@@ -142,7 +172,7 @@ func exactly(value any) any {
 var fieldsToSee = func() string {
 	names := []string{"with (the step's parameters)", "time", "host"}
 	for name, kind := range map[string]reflect.Type{"task": reflect.TypeFor[Task](), "step": reflect.TypeFor[Step](),
-		"change": reflect.TypeFor[Change]()} {
+		"change": reflect.TypeFor[Change](), "history": reflect.TypeFor[History]()} {
 		for field := range kind.Fields() {
 			names = append(names, name+"."+field.Tag.Get("yaml"))
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,7 +41,12 @@ func deletion(rows int64) activities.Case {
 		Change: activities.Change{
 			Summary: "delete", Risk: activities.High, Strategy: activities.Transaction, Undo: "put back", Losses: []string{"a sequence"},
 			Facts: []string{"no WHERE"}, Schema: []string{"drop index"}, Keys: []string{"postgres:shop"}, Diff: strings.Repeat("-", 40_000),
-			Counts: []activities.Count{{Of: "a", Removed: rows, Before: rows + 1}, {Of: "b", Added: 3, Changed: 2}},
+			Counts:  []activities.Count{{Of: "a", Removed: rows, Before: rows + 1}, {Of: "b", Added: 3, Changed: 2}},
+			Horizon: time.Hour,
+		},
+		History: func() (activities.History, error) {
+			return activities.History{Steps: 50, By: map[string]int64{"file.write": 20, "postgres.exec": 30}, Added: 1, Removed: 2,
+				Changed: 3}, nil
 		},
 	}
 }
@@ -75,9 +81,13 @@ func TestVerdicts(t *testing.T) {
 			"ask slow (it could not be evaluated: operation cancelled: actual cost limit exceeded) 1 person"},
 		"task and step": {"{name: t, when: 'task.id == \"tidy-1\" && task.agent == \"bot\" && step.id == \"tidy\" && " +
 			"step.action == \"postgres.exec\" && step.world == \"postgres\" && step.host == host && host == \"build-1\"', then: deny}", "deny t"},
-		"time":          {"{name: t, when: 'time.getDayOfWeek() == 1 && time.getHours(\"Europe/Berlin\") == 13', then: deny}", "deny t"},
-		"a long number": {"{name: n, when: 'with.id == 9007199254740993', then: deny}", "deny n"},
-		"a pattern":     {"{name: n, when: 'with.sql.matches(\"(?i)^delete\")', then: deny}", "deny n"},
+		"the horizon": {"{name: h, when: 'change.horizon < duration(\"2h\")', then: deny}", "deny h"},
+		"all of a history": {"{name: b, when: 'history.steps == 50 && history.by[\"file.write\"] == 20 && history.by[step.action] == 30 && " +
+			"history.added == 1 && history.removed == 2 && history.changed == 3 && !(\"redis.set\" in history.by)', then: deny}", "deny b"},
+		"a budget with this change": {"{name: b, when: 'change.counts.exists(c, history.removed + c.removed > 8)', then: ask}", "ask b 1 person"},
+		"time":                      {"{name: t, when: 'time.getDayOfWeek() == 1 && time.getHours(\"Europe/Berlin\") == 13', then: deny}", "deny t"},
+		"a long number":             {"{name: n, when: 'with.id == 9007199254740993', then: deny}", "deny n"},
+		"a pattern":                 {"{name: n, when: 'with.sql.matches(\"(?i)^delete\")', then: deny}", "deny n"},
 		"all of a change": {"{name: c, when: 'change.summary == \"delete\" && change.strategy == \"transaction\" && change.undo == \"put back\" && " +
 			"change.losses == [\"a sequence\"] && change.facts.size() == 1 && change.schema[0].startsWith(\"drop\") && \"postgres:shop\" in change.keys && " +
 			"!change.unchanged && change.diffBytes == 40000', then: deny}", "deny c"},
@@ -123,6 +133,20 @@ func TestARuleSeesTheWholeList(t *testing.T) {
 	c.Change.Counts = append(c.Change.Counts, activities.Count{Of: "the last", Removed: 2000})
 	r := load(t, "rules: [{name: big, when: 'change.counts.exists(c, c.removed > 1000)', then: deny, why: many rows go}]").Judge(c)
 	require.Equal(t, "deny big (many rows go)", describe(r))
+}
+
+func TestAHistoryIsReadOnlyForRulesThatLookAtIt(t *testing.T) {
+	c, read := deletion(1), 0
+	c.History = func() (activities.History, error) { read++; return activities.History{}, errors.New("a damaged note") }
+	require.Equal(t, "deny a", describe(load(t, "rules: [{name: a, when: 'true', then: deny}]").Judge(c)))
+	require.Zero(t, read)
+	const budget = "{name: b, when: 'history.steps >= 50', then: deny}"
+	require.Equal(t, "ask b (it could not be evaluated: what the task has done before cannot be read: a damaged note) 1 person",
+		describe(load(t, "rules: ["+budget+"]").Judge(c)))
+
+	c.History = func() (activities.History, error) { return activities.History{}, nil }
+	require.Equal(t, none, describe(load(t, "rules: [{name: b, when: 'history.by[step.action] >= 50', then: deny}]").Judge(c)),
+		"it has done nothing yet, and that is no error")
 }
 
 func TestTheVersionIsTheDigestOfTheFile(t *testing.T) {
@@ -203,18 +227,24 @@ func TestExamplesSayWhatDiffers(t *testing.T) {
 rules:
   - {name: big, when: "change.counts.exists(c, c.removed > 1000)", then: ask, why: many rows go, from: [{group: dba}]}
   - {name: forced, when: "has(with.force) && with.force == true", then: deny}
+  - {name: budget, when: "history.by[step.action] >= 50", then: ask}
+  - {name: short, when: "change.horizon < duration('1h')", then: ask}
   - {name: nights, when: "time.getHours() < 6", then: deny}
 examples:
   - {name: many rows, step: {action: postgres.exec}, change: {counts: [{of: a, removed: 1001}]}, want: ask, rules: [big]}
   - {name: few rows, change: {counts: [{of: a, removed: 1000}]}, want: none}
   - {name: by force, with: {force: true}, want: deny, rules: [forced]}
+  - {name: the last of the budget, history: {steps: 49, by: {file.write: 49}}, want: none}
+  - {name: past the budget, step: {action: file.write}, history: {by: {file.write: 50}}, want: ask, rules: [budget]}
+  - {name: a short horizon, step: {action: a.b}, change: {horizon: 30m}, want: ask, rules: [short]}
   - {name: by night, time: 2026-01-05T05:59:00Z, want: deny}
   - {name: wrong verdict, change: {counts: [{of: a, removed: 1001}]}, want: allow}
   - {name: wrong rule, with: {force: true}, want: deny, rules: [nights]}
 `)
 	short := p.Version.Short()
 	require.Equal(t, []Tried{
-		{"many rows", ""}, {"few rows", ""}, {"by force", ""}, {"by night", ""},
+		{"many rows", ""}, {"few rows", ""}, {"by force", ""}, {"the last of the budget", ""}, {"past the budget", ""}, {"a short horizon", ""},
+		{"by night", ""},
 		{"wrong verdict", "it is ask, by rules big@" + short + " (many rows go), and should be allow"},
 		{"wrong rule", "it is deny as it should be, but, by rules forced@" + short + ", and not by nights"},
 	}, p.TryExamples())
