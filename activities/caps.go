@@ -31,6 +31,26 @@ func capChange(c Change) Change {
 	return c
 }
 
+// Cut names the fields of the change, as in its JSON, of which a part may have been left out because
+// they were too long.
+func (c Change) Cut() (fields []string) {
+	isCut := func(s string) bool { return strings.HasSuffix(s, more) }
+	add := func(field string, cut bool) {
+		if cut {
+			fields = append(fields, field)
+		}
+	}
+	add("summary", isCut(c.Summary))
+	add("undo", isCut(c.Undo))
+	add("diff", strings.Contains(c.Diff[max(0, strings.LastIndexByte(strings.TrimSuffix(c.Diff, "\n"), '\n')+1):], notShown))
+	add("counts", len(c.Counts) >= MaxItems)
+	for field, list := range map[string][]string{"losses": c.Losses, "facts": c.Facts, "schema": c.Schema, "keys": c.Keys} {
+		add(field, len(list) > MaxItems || slices.ContainsFunc(list, isCut))
+	}
+	slices.Sort(fields)
+	return fields
+}
+
 // capResult caps a result. The outputs that undoing needs are never cut, because half an id would
 // name something else.
 func capResult(r Result, undoOutputs []string) Result {
@@ -181,13 +201,16 @@ func headText(s string, n int) string {
 	return strings.ToValidUTF8(s[:max(0, n-len(more))], "") + more
 }
 
+// notShown begins the last line of a diff that was cut.
+const notShown = "... not shown: "
+
 // HeadDiff returns the head of a diff that takes at most n bytes: whole lines, and last how much is
 // not shown, since a person decides by it. That is said even where n has no room for it.
 func HeadDiff(diff string, n int) string {
 	if len(diff) <= n {
 		return diff
 	}
-	const note = "... not shown: %s, %d of %s\n"
+	const note = notShown + "%s, %d of %s\n"
 	room := max(0, n-len(note)-3*len("1000000000")-len(" more lines bytes"))
 	kept := strings.ToValidUTF8(diff[:room], "")
 	if end := strings.LastIndexByte(kept, '\n'); end >= 0 {

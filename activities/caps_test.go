@@ -112,6 +112,17 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 	diff(observed.Drift.Diff)
 }
 
+func TestAChangeSaysWhatOfItMayHaveBeenCut(t *testing.T) {
+	long := strings.Repeat("é", activities.MaxDiff)
+	lists := slices.Repeat([]string{"l"}, activities.MaxItems+1)
+	cut := executeActivity[activities.Change](t, scripted{change: activities.Change{Summary: long, Undo: long, Diff: long,
+		Counts: make([]activities.Count, activities.MaxItems+1), Losses: lists, Facts: lists, Schema: []string{long}, Keys: lists}},
+		"echo.say.plan", forwardOfThisRun(`{}`))
+	require.Equal(t, []string{"counts", "diff", "facts", "keys", "losses", "schema", "summary", "undo"}, cut.Cut())
+	require.Empty(t, activities.Change{Diff: "-a\n+b\n", Keys: lists[1:]}.Cut())
+	require.Empty(t, activities.Change{}.Cut())
+}
+
 func TestShortTextsAreNotCapped(t *testing.T) {
 	want := activities.Change{Summary: "s", Undo: "u", Horizon: activities.DefaultKeep, Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
 	require.Equal(t, want,

@@ -32,6 +32,7 @@ var printed = []struct {
 	{"validate", validJSON{}},
 	{"plan", protocol.Plan{}},
 	{"catalog", []activities.Spec{}},
+	{"policy try", triedJSON{}},
 	{"env show", environment.View{}},
 	{"env checkpoint, env show with a checkpoint", environment.Checkpoint{}},
 	{"env rollback", environment.RolledBack{}},

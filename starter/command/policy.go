@@ -19,11 +19,11 @@ func (p *program) policyCommand() *cobra.Command {
 which ones who must approve, and which are not made at all.
 
 ` + exitStatuses,
-		Example: "  starter policy test policy.yaml",
+		Example: "  starter policy test policy.yaml\n  starter policy try policy.yaml release-k3x9q2",
 		Args:    noArguments,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(p.policyTestCommand())
+	c.AddCommand(p.policyTestCommand(), p.policyTryCommand())
 	return c
 }
 

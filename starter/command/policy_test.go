@@ -2,11 +2,16 @@ package command
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/worker/policy"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 func TestPolicyTestTriesTheExamplesOfAFile(t *testing.T) {
@@ -33,4 +38,46 @@ func TestPolicyTestTriesTheExamplesOfAFile(t *testing.T) {
 			require.Contains(t, err.String(), c.err)
 		})
 	}
+}
+
+const tryRules = "rules:\n" +
+	"  - {name: readers, when: 'change.risk == \"medium\"', then: ask, why: somebody reads it}\n" +
+	"  - {name: no-b, when: 'step.world == \"fake\" && with.key == \"b\"', then: deny}\n"
+
+// What a policy would have decided is told by the history alone: no worker is asked.
+func TestPolicyTryJudgesWhatATaskHasDone(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file("name: three\nsteps:\n"+
+		"  - {id: asked, uses: fake.set, with: {key: a, value: x}, gate: ask}\n"+
+		"  - {id: unasked, uses: fake.set, with: {key: a, value: y}}\n"+
+		"  - {id: wrong, uses: fake.set, with: {key: b, value: x}, gate: ask}\n"), "--id", t.Name())
+	for _, step := range []string{"asked", "wrong"} {
+		d.until(t.Name(), func(s protocol.State) bool { return len(s.Gates) == 1 && s.Gates[0].Step == step })
+		d.ok("approve", t.Name(), step, "--yes")
+	}
+	d.ok("watch", t.Name())
+	d.leaveQueue()
+	rules := filepath.Join(d.folder, "policy.yaml")
+	require.NoError(t, os.WriteFile(rules, []byte(tryRules), 0o600))
+	loaded, err := policy.Load(rules, "")
+	require.NoError(t, err)
+	v := loaded.Version.Short()
+	require.Equal(t, "policy "+v+" on 3 steps of task "+t.Name()+`
+STEP ACTION VERDICT BY
+asked fake.set ask rules readers@`+v+` (somebody reads it); 0 of 1: still 1 person
+unasked fake.set ask rules readers@`+v+` (it looks at what the history of the task does not tell: change); 0 of 1: still 1 person
+wrong fake.set deny rules no-b@`+v+`
+`, normal(d.ok("policy", "try", rules, t.Name())))
+	var tried triedJSON
+	require.NoError(t, json.Unmarshal([]byte(d.ok("policy", "try", rules, t.Name(), "-o", "json")), &tried))
+	var verdicts []activities.Verdict
+	for _, s := range tried.Steps {
+		verdicts = append(verdicts, s.Verdict)
+	}
+	require.Equal(t, []activities.Verdict{activities.Asked, activities.Asked, activities.Denies}, verdicts)
+	require.Equal(t, []activities.RuleMatch{{Name: "no-b"}}, tried.Steps[2].Rules)
+
+	require.Equal(t, statusUsage, d.do("policy", "try", rules, "no-such-task").status)
+	require.NoError(t, os.WriteFile(rules, []byte("rules: []\n"), 0o600))
+	require.Equal(t, statusUsage, d.do("policy", "try", rules, t.Name()).status)
 }

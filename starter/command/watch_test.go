@@ -39,7 +39,7 @@ gate: step two waits for a person
  change set b from "" to "y"
  risk medium: somebody reads it
  undo snapshot: puts the old value back
- horizon T after the end of the task
+ horizon 1h after the end of the task
  loses who read it meanwhile
  | -
  | +y

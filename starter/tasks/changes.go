@@ -12,6 +12,8 @@ type Changed struct {
 	Step
 	// Planned is nil where nobody was asked.
 	Planned *activities.Change
+	// Forward is what it was given when it was planned or run last.
+	Forward activities.Forward
 }
 
 // Stands reports whether what the step did is still there, as far as its history tells.
@@ -27,7 +29,7 @@ func (c *Client) Changes(ctx context.Context, t Run) ([]Changed, error) {
 	}
 	var all []Changed
 	for _, v := range r.state.Steps {
-		all = append(all, Changed{r.step(v), r.planned[v.ID]})
+		all = append(all, Changed{r.step(v), r.planned[v.ID], r.forwards[v.ID]})
 	}
 	return all, nil
 }

@@ -86,7 +86,7 @@ func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, erro
 		converter: collecting{c.DataConverter(), &unreadable},
 		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
 		outputs: map[string]map[string]any{},
-		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
+		planned: map[string]*activities.Change{}, forwards: map[string]activities.Forward{}, gates: map[string]time.Time{},
 	}
 	runs, err := c.openHistories(ctx, t)
 	if err != nil {
@@ -149,6 +149,7 @@ type historyReader struct {
 	undos     map[string]int // index into state.Report.Steps, of steps that have not run again since
 	outputs   map[string]map[string]any
 	planned   map[string]*activities.Change
+	forwards  map[string]activities.Forward
 	gates     map[string]time.Time // when a step came to its gate
 	trace     []Event
 }
@@ -243,6 +244,9 @@ func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.
 	default:
 		return
 	}
+	if s.kind != "undo" {
+		r.forwards[s.step] = forward
+	}
 	r.scheduled[id] = s
 }
 
@@ -315,6 +319,7 @@ func (r *historyReader) beginStep(e activities.Entry, state protocol.StepState, 
 			r.state.Done--
 		}
 		delete(r.outputs, e.Step)
+		delete(r.planned, e.Step)
 		*v = v.Next(e.Generation)
 	}
 	if v.State == protocol.AtGate {

@@ -124,7 +124,7 @@ func (p *Policy) TryExamples() (all []Tried) {
 			all = append(all, Tried{e.Name, err.Error()})
 			continue
 		}
-		all = append(all, Tried{e.Name, e.compare(p.judge(in))})
+		all = append(all, Tried{e.Name, e.compare(p.judge(in.activation()))})
 	}
 	return all
 }

@@ -26,16 +26,15 @@ func (p *Policy) Judge(c activities.Case) *activities.Ruling {
 		return &activities.Ruling{Verdict: activities.Asked, Version: p.Version, Demands: anybody,
 			Rules: []activities.RuleMatch{{Name: "every-rule", Why: "none could be evaluated: " + oneLine(err)}}}
 	}
-	return p.judge(in)
+	return p.judge(in.activation())
 }
 
 // anybody is who is asked if no rule says it: one person.
 var anybody = []activities.Demand{{Persons: 1}}
 
 // judge evaluates all rules. The strictest verdict counts, with the rules that have come to it.
-func (p *Policy) judge(in inputs) *activities.Ruling {
+func (p *Policy) judge(activation any) *activities.Ruling {
 	ruling := activities.Ruling{Version: p.Version}
-	activation := in.activation()
 	for _, r := range p.rules {
 		verdict, reason, matches := r.decide(activation)
 		stricter := slices.Index(activities.Verdicts, verdict) - slices.Index(activities.Verdicts, ruling.Verdict)

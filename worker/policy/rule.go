@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -41,14 +42,18 @@ func compile(env *cel.Env, when string) (cel.Program, error) {
 	if err := checkWords(parsed); err != nil {
 		return nil, err
 	}
-	return env.Program(parsed, cel.EvalOptions(cel.OptOptimize), cel.CostLimit(maxCost))
+	return env.Program(parsed, cel.EvalOptions(cel.OptOptimize, cel.OptPartialEval), cel.CostLimit(maxCost))
 }
 
 // decide returns what the rule says of inputs, and its reason. One that cannot be evaluated asks.
-func (r rule) decide(activation map[string]any) (activities.Verdict, activities.RuleMatch, bool) {
+func (r rule) decide(activation any) (activities.Verdict, activities.RuleMatch, bool) {
 	value, _, err := r.program.Eval(activation)
 	if err != nil {
 		return activities.Asked, activities.RuleMatch{Name: r.name, Why: "it could not be evaluated: " + oneLine(err)}, true
+	}
+	if unknown, is := value.(*types.Unknown); is {
+		return activities.Asked, activities.RuleMatch{Name: r.name, Why: "it looks at what the history of the task does not tell: " +
+			unknownNames(unknown)}, true
 	}
 	isMet, _ := value.Value().(bool)
 	return r.verdict, activities.RuleMatch{Name: r.name, Why: r.why}, isMet

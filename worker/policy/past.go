@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/types"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
+
+// Past is a step that a task has done, as the task's history tells it.
+type Past struct {
+	// Case is what rules judge. Its History is left out: that follows from the steps before.
+	Case activities.Case
+	// Time is when the step began.
+	Time time.Time
+	// IsPlanned means that the history has the change of the step.
+	IsPlanned bool
+	ReadOnly  bool
+}
+
+// JudgePast returns what the rules would have decided about each step of a task, given in the order in
+// which they began; nil where no rule matches. What the history does not tell is unknown: a rule that
+// needs it asks, and names it.
+func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
+	var all []*activities.Ruling
+	for i, s := range steps {
+		in, err := inputsOf(s.Case, s.Case.Host, s.Time)
+		if err != nil {
+			return nil, fmt.Errorf("step %s: %w", s.Case.Step.ID, err)
+		}
+		before, isCounted := historyOf(steps[:i], s.Case.Host)
+		in.history = func() (History, error) { return before, nil }
+		known, err := cel.PartialVars(in.activation(), s.unknown(isCounted)...)
+		if err != nil {
+			return nil, fmt.Errorf("step %s: %w", s.Case.Step.ID, err)
+		}
+		all = append(all, p.judge(known))
+	}
+	return all, nil
+}
+
+// historyOf is what a worker on a host would have noted of steps, and whether their rows are known.
+// What has been undone since counts as well, for nothing tells whether it had been undone by then.
+func historyOf(steps []Past, host string) (h History, isCounted bool) {
+	h.By, isCounted = map[string]int64{}, true
+	for _, s := range steps {
+		if s.ReadOnly || s.Case.Host != host {
+			continue
+		}
+		h.Steps++
+		h.By[s.Case.Action]++
+		isCounted = isCounted && s.IsPlanned && !slices.Contains(s.Case.Change.Cut(), "counts")
+		for _, n := range s.Case.Change.Counts {
+			h.Added, h.Removed, h.Changed = h.Added+n.Added, h.Removed+n.Removed, h.Changed+n.Changed
+		}
+	}
+	return h, isCounted
+}
+
+// unknown is what the history of a task does not tell of a step.
+func (s Past) unknown(isCounted bool) (all []*cel.AttributePatternType) {
+	if s.Case.Host == "" { // any worker could have taken it
+		all = append(all, cel.AttributePattern("host"), cel.AttributePattern("history"))
+	}
+	if !isCounted {
+		for _, field := range []string{"added", "removed", "changed"} {
+			all = append(all, cel.AttributePattern("history").QualString(field))
+		}
+	}
+	if !s.IsPlanned {
+		return append(all, cel.AttributePattern("change"))
+	}
+	for _, field := range s.Case.Change.Cut() {
+		if field == "diff" {
+			field = "diffBytes"
+		}
+		all = append(all, cel.AttributePattern("change").QualString(field))
+	}
+	return all
+}
+
+// unknownNames says what a condition had to know.
+func unknownNames(u *types.Unknown) string {
+	var names []string
+	for _, id := range u.IDs() {
+		trails, _ := u.GetAttributeTrails(id)
+		for _, t := range trails {
+			names = append(names, t.String())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
