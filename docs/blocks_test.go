@@ -29,7 +29,9 @@ func (b block) isTask() bool {
 func (b block) isSession() bool { return strings.Contains(b.text, "\nsession:") }
 
 // isPolicy says that a block of YAML is a policy.
-func (b block) isPolicy() bool { return strings.HasPrefix(b.text, "groups:") }
+func (b block) isPolicy() bool {
+	return strings.HasPrefix(b.text, "groups:") || strings.HasPrefix(b.text, "rules:")
+}
 
 // isEnvironment says that a block of YAML is an environment.yaml.
 func (b block) isEnvironment() bool { return strings.Contains(b.text, "\nparts:") }

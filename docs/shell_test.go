@@ -63,6 +63,7 @@ var scenes = []struct {
 	{"starter resolve TASK STEP --do", (*place).parked, nil},
 	{"starter recover TASK", (*place).terminated, gone},
 	{"starter show TASK -o json", (*place).committed, isJSON},
+	{"starter policy try policy.yaml TASK", (*place).committed, nil},
 	{"starter list", (*place).atGate, nil},
 }
 

@@ -38,10 +38,13 @@ func (p *place) runYAML() {
 				_, err := mcpserver.ParseDeclarations([]byte(b.text))
 				require.NoError(t, err)
 			})
-		case b.isPolicy(): // typeCommands tries its examples
+		case b.isPolicy():
 			p.Run(b.String(), func(t *testing.T) {
-				_, err := policy.Load(p.in(t).file("policy.yaml", p.here(b.text)), "here")
+				rules, err := policy.Load(p.in(t).file("policy.yaml", p.here(b.text)), "here")
 				require.NoError(t, err)
+				for _, tried := range rules.TryExamples() {
+					require.Empty(t, tried.Wrong, tried.Example)
+				}
 			})
 		case b.isEnvironment():
 			p.Run(b.String(), func(t *testing.T) {
