@@ -42,9 +42,11 @@ func (c Change) Cut() (fields []string) {
 	}
 	add("summary", isCut(c.Summary))
 	add("undo", isCut(c.Undo))
-	add("diff", strings.Contains(c.Diff[max(0, strings.LastIndexByte(strings.TrimSuffix(c.Diff, "\n"), '\n')+1):], notShown))
+	lastLine := c.Diff[strings.LastIndexByte(strings.TrimSuffix(c.Diff, "\n"), '\n')+1:]
+	add("diff", strings.Contains(lastLine, notShown))
 	add("counts", len(c.Counts) >= MaxItems)
-	for field, list := range map[string][]string{"losses": c.Losses, "facts": c.Facts, "schema": c.Schema, "keys": c.Keys} {
+	lists := map[string][]string{"losses": c.Losses, "facts": c.Facts, "schema": c.Schema, "keys": c.Keys}
+	for field, list := range lists {
 		add(field, len(list) > MaxItems || slices.ContainsFunc(list, isCut))
 	}
 	slices.Sort(fields)

@@ -95,7 +95,8 @@ func (e Example) inputs() (inputs, error) {
 		in.change.Risk = string(activities.Low)
 	}
 	strategy := activities.Strategy(in.change.Strategy)
-	if in.change.Horizon == 0 && !in.change.Unchanged && strategy != activities.Irreversible && strategy != activities.NoUndo {
+	isUndoable := strategy != activities.Irreversible && strategy != activities.NoUndo && !in.change.Unchanged
+	if in.change.Horizon == 0 && isUndoable {
 		in.change.Horizon = activities.DefaultKeep
 	}
 	raw, err := json.Marshal(e.With)

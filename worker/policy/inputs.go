@@ -124,8 +124,9 @@ func inputsOf(c activities.Case, host string, now time.Time) (inputs, error) {
 
 func changeOf(c activities.Change) Change {
 	seen := Change{
-		Summary: c.Summary, Risk: string(c.Risk), Strategy: string(c.Strategy), Undo: c.Undo, Horizon: c.Horizon, Losses: c.Losses,
-		Facts: c.Facts, Schema: c.Schema, Keys: c.Keys, Unchanged: c.Unchanged, DiffBytes: int64(len(c.Diff)),
+		Summary: c.Summary, Risk: string(c.Risk), Strategy: string(c.Strategy), Undo: c.Undo, Horizon: c.Horizon,
+		Losses: c.Losses,
+		Facts:  c.Facts, Schema: c.Schema, Keys: c.Keys, Unchanged: c.Unchanged, DiffBytes: int64(len(c.Diff)),
 	}
 	for _, n := range c.Counts {
 		seen.Counts = append(seen.Counts, Count(n))

@@ -52,8 +52,8 @@ func (r rule) decide(activation any) (activities.Verdict, activities.RuleMatch, 
 		return activities.Asked, activities.RuleMatch{Name: r.name, Why: "it could not be evaluated: " + oneLine(err)}, true
 	}
 	if unknown, is := value.(*types.Unknown); is {
-		return activities.Asked, activities.RuleMatch{Name: r.name, Why: "it looks at what the history of the task does not tell: " +
-			unknownNames(unknown)}, true
+		why := "it looks at what the history of the task does not tell: " + unknownNames(unknown)
+		return activities.Asked, activities.RuleMatch{Name: r.name, Why: why}, true
 	}
 	isMet, _ := value.Value().(bool)
 	return r.verdict, activities.RuleMatch{Name: r.name, Why: r.why}, isMet
