@@ -47,7 +47,7 @@ func TestRetentionBeatsWhileAJournalIsListed(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	j := slowJournal{heard: make(chan struct{}, 100)}
-	b := builtin{server: recovery.Server{Client: c, Namespace: options.Namespace},
+	b := builtin{server: recovery.Server{Client: c, Namespace: options.Namespace}, passes: passesOf(Config{}),
 		registry: activities.NewRegistry(activities.World{
 			Name: "slow", Records: j, Journal: func(context.Context) (string, error) { return "slow", nil },
 		})}
