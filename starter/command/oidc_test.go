@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -53,8 +54,19 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 	b.do(chromedp.Click(`button[value=approve]`))
 	require.Contains(t, d.until(id, committed).Report.Steps[1].Notes[0], "approved by ann@example.com")
 
-	require.Contains(t, s.get(oidc.CallbackPath+"?state=mine&code=mine", http.StatusUnauthorized),
-		"This sign-in was not begun here")
+	// Somebody begins a sign-in, and has another person's browser end it.
+	provider := *s.client
+	provider.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	sent, err := provider.Get(s.url + "/signin/provider")
+	require.NoError(t, err)
+	require.NoError(t, sent.Body.Close())
+	to, err := sent.Location()
+	require.NoError(t, err)
+	back := s.url + oidc.CallbackPath + "?code=mine&state=" + to.Query().Get("state")
+	b.do(chromedp.Navigate(back))
+	require.Contains(t, b.reads(), "This sign-in was not begun here")
+	require.Contains(t, s.get(strings.TrimPrefix(back, s.url), http.StatusUnauthorized), // the browser that began it
+		"does not accept the code")
 	require.Contains(t, s.get("/signin?"+url.Values{"to": {"//evil.example.com"}}.Encode(), http.StatusOK),
 		`href="/signin/provider?to=%2f"`)
 	s.get("/api/tasks", http.StatusUnauthorized)

@@ -44,8 +44,11 @@ type Config struct {
 // CallbackPath is where the provider sends persons back to.
 const CallbackPath = "/signin/callback"
 
-// emailClaim names a person by an address that the provider says is verified.
-const emailClaim = "email"
+// emailClaim names a person by an address, of which verifiedClaim says that it is theirs.
+const (
+	emailClaim    = "email"
+	verifiedClaim = "email_verified"
+)
 
 // Read reads the config of a provider. An empty name of a file is none: it returns nil.
 func Read(file string) (*Config, error) {

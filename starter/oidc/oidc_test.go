@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,11 @@ func begin(t *testing.T, more string) *trip {
 		"3": {"cy", "pass-of-cy", "cy@example.com", true},
 	}, map[string][]string{"1": {"sre", "staff"}, "2": {"staff"}})
 	folder := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte(oidctest.Secret+"\n"), 0o600))
+	secret := oidctest.Secret
+	if strings.HasPrefix(more, "# wrong secret") {
+		secret = "wrong"
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "secret"), []byte(secret+"\n"), 0o600))
 	file := filepath.Join(folder, "oidc.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("issuer: "+issuer+"\nclient: "+oidctest.Client+"\nsecret: secret\nurl: "+r.at+
 		"\nscopes: [email, profile]\nroles: {approver: [sre], viewer: [staff]}\n"+more), 0o600))
@@ -108,22 +113,22 @@ func (r *trip) signIn(to, name string) {
 
 func TestThePersonIsWhoTheProviderKnows(t *testing.T) {
 	r := begin(t, "")
-	a, to := r.provider.Begin("state", "nonce")
+	a, to := r.provider.Begin("state")
 	r.signIn(to, "ann")
-	require.Equal(t, a.State, r.came.Get("state"))
+	require.Equal(t, "state", r.came.Get("state"))
 	p, err := r.provider.Finish(t.Context(), a, r.came.Get("code"))
 	require.NoError(t, err)
 	require.Equal(t, bearer.Person{Name: "ann@example.com", Role: bearer.Approver}, p)
 
 	_, err = r.provider.Finish(t.Context(), a, r.came.Get("code"))
-	require.EqualError(t, err, "the provider does not accept the code of this sign-in")
+	require.EqualError(t, err, "the provider does not accept the code of this sign-in; try again")
 
-	a, to = r.provider.Begin("state", "nonce")
+	a, to = r.provider.Begin("state")
 	r.signIn(to, "cy")
 	_, err = r.provider.Finish(t.Context(), a, r.came.Get("code"))
 	require.Equal(t, oidc.StrangerError{"cy@example.com is in none of the groups that may look here"}, err)
 
-	a, to = r.provider.Begin("state", "nonce")
+	a, to = r.provider.Begin("state")
 	r.signIn(to, "bob")
 	_, err = r.provider.Finish(t.Context(), a, r.came.Get("code"))
 	require.EqualError(t, err, "the provider has not verified the address bob@example.com")
@@ -131,21 +136,29 @@ func TestThePersonIsWhoTheProviderKnows(t *testing.T) {
 
 func TestACodeFitsNoOtherSignIn(t *testing.T) {
 	r := begin(t, "name: preferred_username\n")
-	_, to := r.provider.Begin("state", "nonce")
+	_, to := r.provider.Begin("state")
 	r.signIn(to, "ann")
-	other, _ := r.provider.Begin("state", "nonce") // another PKCE verifier
+	other, _ := r.provider.Begin("state") // another PKCE verifier
 	_, err := r.provider.Finish(t.Context(), other, r.came.Get("code"))
-	require.EqualError(t, err, "the provider does not accept the code of this sign-in")
+	require.EqualError(t, err, "the provider does not accept the code of this sign-in; try again")
 
-	a, to := r.provider.Begin("state", "nonce")
-	to = regexp.MustCompile(`nonce=nonce`).ReplaceAllString(to, "nonce=of-somebody-else")
+	a, to := r.provider.Begin("state")
+	to = regexp.MustCompile(`nonce=[^&]+`).ReplaceAllString(to, "nonce=of-somebody-else")
 	r.signIn(to, "ann")
 	_, err = r.provider.Finish(t.Context(), a, r.came.Get("code"))
 	require.EqualError(t, err, "the provider's token belongs to another sign-in")
 
-	a, to = r.provider.Begin("state", "nonce")
+	a, to = r.provider.Begin("state")
 	r.signIn(to, "ann")
 	p, err := r.provider.Finish(t.Context(), a, r.came.Get("code"))
 	require.NoError(t, err)
 	require.Equal(t, bearer.Person{Name: "ann", Role: bearer.Approver}, p)
+}
+
+func TestAWrongSecretIsToldApart(t *testing.T) {
+	r := begin(t, "# wrong secret\n")
+	a, to := r.provider.Begin("state")
+	r.signIn(to, "ann")
+	_, err := r.provider.Finish(t.Context(), a, r.came.Get("code"))
+	require.ErrorContains(t, err, "the provider does not accept this server (invalid_client)")
 }

@@ -1,7 +1,9 @@
 package oidc
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,18 +50,18 @@ func (p *Provider) with(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, p.browser)
 }
 
-// Attempt is a sign-in that has begun. Nothing of it may become known but State.
+// Attempt is a sign-in that has begun. Only the person's browser may know of it.
 type Attempt struct {
-	// State comes back with the person.
-	State string
-
-	nonce, verifier string
+	// Nonce stands in the token that the provider makes for it.
+	Nonce string
+	// Verifier proves that whoever shows the code has begun it (PKCE).
+	Verifier string
 }
 
 // Begin begins the sign-in that state identifies, and says where to send the person.
-func (p *Provider) Begin(state, nonce string) (a Attempt, to string) {
-	a = Attempt{State: state, nonce: nonce, verifier: oauth2.GenerateVerifier()}
-	return a, p.oauth.AuthCodeURL(a.State, oidc.Nonce(a.nonce), oauth2.S256ChallengeOption(a.verifier))
+func (p *Provider) Begin(state string) (a Attempt, to string) {
+	a = Attempt{Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
+	return a, p.oauth.AuthCodeURL(state, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier))
 }
 
 // StrangerError is that the provider knows the person, who may do nothing here.
@@ -94,23 +96,25 @@ func (p *Provider) Finish(ctx context.Context, a Attempt, code string) (who bear
 // claims are what the provider says of the person, each as JSON: in the token whose signature it
 // proves, and where that leaves something out, when it is asked about the same person.
 func (p *Provider) claims(ctx context.Context, a Attempt, code string) (map[string]json.RawMessage, error) {
-	tokens, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.verifier))
+	tokens, err := p.oauth.Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
 	if err != nil {
-		return nil, errors.New("the provider does not accept the code of this sign-in")
+		return nil, explainExchange(err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	token, err := p.verifier.Verify(ctx, raw)
 	if err != nil {
 		return nil, fmt.Errorf("the provider's token proves nothing: %w", err)
 	}
-	if token.Nonce != a.nonce {
+	if token.Nonce != a.Nonce {
 		return nil, errors.New("the provider's token belongs to another sign-in")
 	}
 	claims := map[string]json.RawMessage{}
 	if err := token.Claims(&claims); err != nil {
 		return nil, err
 	}
-	if (claims[p.config.Name] != nil && claims[p.config.Groups] != nil) || p.provider.UserInfoEndpoint() == "" {
+	isWhole := claims[p.config.Name] != nil && claims[p.config.Groups] != nil &&
+		(p.config.Name != emailClaim || claims[verifiedClaim] != nil)
+	if isWhole || p.provider.UserInfoEndpoint() == "" {
 		return claims, nil
 	}
 	info, err := p.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
@@ -124,8 +128,24 @@ func (p *Provider) claims(ctx context.Context, a Attempt, code string) (map[stri
 	if err := info.Claims(&more); err != nil {
 		return nil, err
 	}
+	if claims[verifiedClaim] == nil { // what is verified is the address beside it
+		delete(claims, emailClaim)
+	}
 	maps.Copy(more, claims)
 	return more, nil
+}
+
+// explainExchange tells what is wrong with this server's own client from a code that fits nothing.
+func explainExchange(err error) error {
+	refused, answered := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case !answered:
+		return errors.New("the provider does not answer; try again")
+	case refused.ErrorCode == "invalid_grant":
+		return errors.New("the provider does not accept the code of this sign-in; try again")
+	}
+	return fmt.Errorf("the provider does not accept this server (%s); look at client, secret and url in the file of --oidc",
+		cmp.Or(refused.ErrorCode, refused.Response.Status))
 }
 
 // nameOf is the name of a person. An address counts only if the provider has verified it: others
@@ -135,7 +155,8 @@ func (p *Provider) nameOf(claims map[string]json.RawMessage) (name string, err e
 	if name = strings.TrimSpace(name); name == "" {
 		return "", fmt.Errorf("the provider names nobody: there is no claim %s", p.config.Name)
 	}
-	if p.config.Name == emailClaim && string(claims["email_verified"]) != "true" {
+	verified := strings.Trim(string(claims[verifiedClaim]), `"`) // some send it as a text
+	if p.config.Name == emailClaim && verified != "true" {
 		return "", fmt.Errorf("the provider has not verified the address %s", name)
 	}
 	return name, nil

@@ -3,6 +3,8 @@ package page
 import (
 	"cmp"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -19,8 +21,8 @@ import (
 
 const (
 	sessionCookie = "unwind-session"
-	// attemptCookie binds a sign-in that has begun at the provider to the browser that has begun it.
-	attemptCookie = "unwind-signin"
+	// attemptCookie, with a state behind it, has a sign-in that has begun at the provider.
+	attemptCookie = "unwind-signin-"
 	// attemptLimit is how long a person has at the provider.
 	attemptLimit = 10 * time.Minute
 	// sessionLimit is how long somebody stays signed in.
@@ -31,10 +33,9 @@ const (
 
 // sessions are who is signed in. A server that starts again knows nobody.
 type sessions struct {
-	mu       sync.Mutex
-	all      map[string]session
-	attempts map[string]attempt       // at the provider, by state
-	tries    map[string]*rate.Limiter // by address
+	mu    sync.Mutex
+	all   map[string]session
+	tries map[string]*rate.Limiter // by address
 }
 
 type session struct {
@@ -42,16 +43,8 @@ type session struct {
 	until  time.Time
 }
 
-// attempt is a sign-in that has begun at the provider.
-type attempt struct {
-	oidc.Attempt
-
-	to    string // the page that the person wants to see
-	until time.Time
-}
-
 func newSessions() *sessions {
-	return &sessions{all: map[string]session{}, attempts: map[string]attempt{}, tries: map[string]*rate.Limiter{}}
+	return &sessions{all: map[string]session{}, tries: map[string]*rate.Limiter{}}
 }
 
 // mayTry reports whether somebody at an address may try to sign in again now.
@@ -97,27 +90,6 @@ func (s *sessions) find(id string, now time.Time) (p bearer.Person, found bool) 
 	return one.person, found && now.Before(one.until)
 }
 
-// begin keeps a sign-in that has begun at the provider.
-func (s *sessions) begin(a attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for state, one := range s.attempts {
-		if time.Now().After(one.until) || len(s.attempts) >= maxSessions {
-			delete(s.attempts, state)
-		}
-	}
-	s.attempts[a.State] = a
-}
-
-// take returns a sign-in that has begun, once.
-func (s *sessions) take(state string) (a attempt, found bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a, found = s.attempts[state]
-	delete(s.attempts, state)
-	return a, found && time.Now().Before(a.until)
-}
-
 func (s *sessions) close(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,10 +124,13 @@ func (s *Server) askToSignIn(w http.ResponseWriter, r *http.Request, status int,
 		Body: signInPage{To: ownPath(r.FormValue("to")), Tokens: len(s.Tokens) > 0, Provider: s.Provider != nil}})
 }
 
+// maxPath is how long an address may be that a cookie has room for.
+const maxPath = 2 << 10
+
 // ownPath is a page of this server, and the first one in the place of all that is none.
 func ownPath(to string) string {
 	u, err := url.Parse(to)
-	if err != nil || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||
+	if err != nil || len(to) > maxPath || u.Scheme != "" || u.Host != "" || !strings.HasPrefix(to, "/") || strings.HasPrefix(to, "//") ||
 		strings.Contains(to, `\`) {
 		return "/"
 	}
@@ -189,27 +164,41 @@ func (s *Server) letIn(w http.ResponseWriter, r *http.Request, p bearer.Person, 
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
+// attempt is a sign-in that has begun at the provider. The browser that has begun it keeps it in a
+// cookie that no script reads; this server, which anybody may ask to begin one, keeps nothing.
+type attempt struct {
+	oidc.Attempt
+
+	// To is the page that the person wants to see.
+	To string
+}
+
 // goToProvider sends a person to the provider.
 func (s *Server) goToProvider(w http.ResponseWriter, r *http.Request) {
-	if !s.mayTry(w, r) {
-		return
-	}
-	begun, to := s.Provider.Begin(rand.Text(), rand.Text())
-	s.sessions.begin(attempt{begun, ownPath(r.FormValue("to")), time.Now().Add(attemptLimit)})
-	http.SetCookie(w, cookieOf(r, attemptCookie, begun.State, int(attemptLimit.Seconds())))
+	state := rand.Text()
+	begun, to := s.Provider.Begin(state)
+	kept, _ := json.Marshal(attempt{begun, ownPath(r.FormValue("to"))}) // texts only
+	http.SetCookie(w, cookieOf(r, attemptCookie+state, base64.RawURLEncoding.EncodeToString(kept),
+		int(attemptLimit.Seconds())))
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// comeBack lets in whom the provider has sent back, into the browser that has gone there.
-func (s *Server) comeBack(w http.ResponseWriter, r *http.Request) {
-	if !s.mayTry(w, r) {
-		return
+// takeAttempt takes the sign-in that has begun under a state in the browser of a request.
+func takeAttempt(w http.ResponseWriter, r *http.Request, state string) (a attempt, found bool) {
+	cookie, err := r.Cookie(attemptCookie + state)
+	if state == "" || err != nil {
+		return a, false
 	}
-	cookie, err := r.Cookie(attemptCookie)
-	state := r.FormValue("state")
-	begun, found := s.sessions.take(state)
-	http.SetCookie(w, cookieOf(r, attemptCookie, "", -1))
-	if err != nil || cookie.Value != state || !found {
+	http.SetCookie(w, cookieOf(r, attemptCookie+state, "", -1))
+	kept, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	return a, err == nil && json.Unmarshal(kept, &a) == nil
+}
+
+// comeBack lets in whom the provider has sent back, into the browser that has gone there: otherwise
+// somebody could sign in a person as somebody else.
+func (s *Server) comeBack(w http.ResponseWriter, r *http.Request) {
+	begun, found := takeAttempt(w, r, r.FormValue("state"))
+	if !found {
 		s.askToSignIn(w, r, http.StatusUnauthorized, "This sign-in was not begun here, or took too long; try again.")
 		return
 	}
@@ -225,7 +214,7 @@ func (s *Server) comeBack(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.askToSignIn(w, r, http.StatusUnauthorized, err.Error())
 	default:
-		s.letIn(w, r, p, begun.to)
+		s.letIn(w, r, p, ownPath(begun.To))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/starter/bearer"
 )
 
 // TestAPageOfSomebodyElseReadsNothing asks under a name that somebody has given this address.
@@ -15,7 +17,7 @@ func TestAPageOfSomebodyElseReadsNothing(t *testing.T) {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/openapi.json", nil)
 		request.Host = host
 		answer := httptest.NewRecorder()
-		(&Server{}).Handler().ServeHTTP(answer, request)
+		(&Server{Anybody: &bearer.Person{}}).Handler().ServeHTTP(answer, request)
 		require.Equal(t, want, answer.Code, host)
 	}
 }

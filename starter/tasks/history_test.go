@@ -70,7 +70,7 @@ func TestWaitingAtAGateIsNoWork(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	r := &historyReader{
 		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
-		outputs: map[string]map[string]any{},
+		outputs: map[string]map[string]any{}, forwards: map[string]activities.Forward{},
 		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
 	}
 	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
@@ -95,7 +95,7 @@ func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
 	r := &historyReader{
 		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
-		outputs: map[string]map[string]any{},
+		outputs: map[string]map[string]any{}, forwards: map[string]activities.Forward{},
 	}
 	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
 		UndoType: "fake.do.undo"}})
