@@ -71,12 +71,18 @@ func decisions(ctx context.Context) (any, []string, error) {
 // compareDecisions measures approvals, which are signed if there is a key, against signals.
 func compareDecisions(ctx context.Context, key ssh.Signer) (ours, bare, ratio float64, err error) {
 	acts := make(chan time.Time, 1)
-	begin := func() error { acts <- time.Now(); return nil }
-	s, err := newStage(ctx, noopWorld(func(bool, activities.Entry) error { return begin() }),
+	begin := func() { acts <- time.Now() }
+	s, err := newStage(ctx, noopWorld(func(bool, activities.Entry) error {
+		begin()
+		return nil
+	}),
 		func(c *host.Config, o *host.Options) {
 			o.Register = func(r worker.Registry) {
 				r.RegisterWorkflowWithOptions(bareGate, workflow.RegisterOptions{Name: "bare-gate"})
-				r.RegisterActivityWithOptions(func(context.Context) error { return begin() },
+				r.RegisterActivityWithOptions(func(context.Context) error {
+					begin()
+					return nil
+				},
 					activity.RegisterOptions{Name: "bare-act"})
 			}
 			if key != nil {

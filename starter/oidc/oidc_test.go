@@ -65,6 +65,10 @@ type trip struct {
 	came     url.Values
 }
 
+func user(name string, isVerified bool) oidctest.User {
+	return oidctest.User{Username: name, Password: "pass-of-" + name, Email: name + "@example.com", EmailVerified: isVerified}
+}
+
 func begin(t *testing.T, more string) *trip {
 	t.Helper()
 	r := &trip{T: t}
@@ -72,8 +76,8 @@ func begin(t *testing.T, more string) *trip {
 	t.Cleanup(server.Close)
 	r.at = server.URL
 	issuer := oidctest.Start(t, r.at+oidc.CallbackPath, map[string]oidctest.User{
-		"1": {"ann", "pass-of-ann", "ann@example.com", true}, "2": {"bob", "pass-of-bob", "bob@example.com", false},
-		"3": {"cy", "pass-of-cy", "cy@example.com", true},
+		"1": user("ann", true), "2": user("bob", false),
+		"3": user("cy", true),
 	}, map[string][]string{"1": {"sre", "staff"}, "2": {"staff"}})
 	folder := t.TempDir()
 	secret := oidctest.Secret

@@ -144,7 +144,7 @@ func explainExchange(err error) error {
 	case refused.ErrorCode == "invalid_grant":
 		return errors.New("the provider does not accept the code of this sign-in; try again")
 	}
-	return fmt.Errorf("the provider does not accept this server (%s); look at client, secret and url in the file of --oidc",
+	return fmt.Errorf("the provider does not accept this server (%s); correct client, secret or url in the file of --oidc",
 		cmp.Or(refused.ErrorCode, refused.Response.Status))
 }
 

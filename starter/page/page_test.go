@@ -102,7 +102,8 @@ func TestASessionEnds(t *testing.T) {
 func TestASignInLeadsToAPageOfThisServer(t *testing.T) {
 	for to, want := range map[string]string{
 		"/tasks/a?page=2": "/tasks/a?page=2", "": "/", "tasks": "/", "//evil.example.com": "/", `/\evil.example.com`: "/",
-		"https://evil.example.com": "/", "javascript:alert(1)": "/", "/" + strings.Repeat("a", maxPath): "/", "/\t/evil.example.com": "/",
+		"https://evil.example.com": "/", "javascript:alert(1)": "/", "/\t/evil.example.com": "/",
+		"/" + strings.Repeat("a", maxPath): "/",
 	} {
 		require.Equal(t, want, ownPath(to), to)
 	}
