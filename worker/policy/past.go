@@ -16,15 +16,17 @@ import (
 type Past struct {
 	// Case is what rules judge. Its History is left out: that follows from the steps before.
 	Case activities.Case
-	// Time is when the step began.
+	// Time is when the step began to act, or if it never did, when it was planned.
 	Time time.Time
+	// IsPlannedOnly means that it never acted: no worker counts it.
+	IsPlannedOnly bool
 	// IsPlanned means that the history has the change of the step.
 	IsPlanned bool
 	ReadOnly  bool
 }
 
-// JudgePast returns what the rules would have decided about each step of a task, given in the order in
-// which they began; nil where no rule matches. What the history does not tell is unknown: a rule that
+// JudgePast returns what the rules would have decided about each step of a task, given in the order of
+// their times; nil where no rule matches. What the history does not tell is unknown: a rule that
 // needs it asks, and names it.
 func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
 	var all []*activities.Ruling
@@ -33,9 +35,9 @@ func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
 		if err != nil {
 			return nil, fmt.Errorf("step %s: %w", s.Case.Step.ID, err)
 		}
-		before, isCounted := historyOf(steps[:i], s.Case.Host)
+		before, unknown := historyOf(steps[:i], s.Case.Host)
 		in.history = func() (History, error) { return before, nil }
-		known, err := cel.PartialVars(in.activation(), s.unknown(isCounted)...)
+		known, err := cel.PartialVars(in.activation(), append(unknown, s.unknown()...)...)
 		if err != nil {
 			return nil, fmt.Errorf("step %s: %w", s.Case.Step.ID, err)
 		}
@@ -44,14 +46,16 @@ func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
 	return all, nil
 }
 
-// historyOf is what a worker on a host would have noted of steps, and whether their rows are known.
-// What has been undone since counts as well, for nothing tells whether it had been undone by then.
-func historyOf(steps []Past, host string) (h History, isCounted bool) {
-	h.By, isCounted = map[string]int64{}, true
+// historyOf is what a worker on a host would have noted of steps, and what of that is unknown. What has
+// been undone since counts as well, for nothing tells whether it had been undone by then.
+func historyOf(steps []Past, host string) (h History, unknown []*cel.AttributePatternType) {
+	h.By = map[string]int64{}
+	isKnown, isCounted := host != "", true
 	for _, s := range steps {
-		if s.ReadOnly || s.Case.Host != host {
+		if s.ReadOnly || s.IsPlannedOnly || s.Case.Host != "" && s.Case.Host != host {
 			continue
 		}
+		isKnown = isKnown && s.Case.Host != "" // else any worker could have taken it, also this one
 		h.Steps++
 		h.By[s.Case.Action]++
 		isCounted = isCounted && s.IsPlanned && !slices.Contains(s.Case.Change.Cut(), "counts")
@@ -59,18 +63,21 @@ func historyOf(steps []Past, host string) (h History, isCounted bool) {
 			h.Added, h.Removed, h.Changed = h.Added+n.Added, h.Removed+n.Removed, h.Changed+n.Changed
 		}
 	}
-	return h, isCounted
-}
-
-// unknown is what the history of a task does not tell of a step.
-func (s Past) unknown(isCounted bool) (all []*cel.AttributePatternType) {
-	if s.Case.Host == "" { // any worker could have taken it
-		all = append(all, cel.AttributePattern("host"), cel.AttributePattern("history"))
+	if !isKnown {
+		return h, []*cel.AttributePatternType{cel.AttributePattern("history")}
 	}
 	if !isCounted {
 		for _, field := range []string{"added", "removed", "changed"} {
-			all = append(all, cel.AttributePattern("history").QualString(field))
+			unknown = append(unknown, cel.AttributePattern("history").QualString(field))
 		}
+	}
+	return h, unknown
+}
+
+// unknown is what the history of a task does not tell of a step itself.
+func (s Past) unknown() (all []*cel.AttributePatternType) {
+	if s.Case.Host == "" { // any worker could have taken it
+		all = append(all, cel.AttributePattern("host"))
 	}
 	if !s.IsPlanned {
 		return append(all, cel.AttributePattern("change"))

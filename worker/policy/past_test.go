@@ -72,3 +72,36 @@ func TestTheHistoryOfAPastStepIsWhatWasDoneBefore(t *testing.T) {
 	require.Equal(t, []string{none, none, none, none, "deny r",
 		"ask r (it looks at what the history of the task does not tell: history.removed) 1 person"}, verdicts("history.removed == 23"))
 }
+
+// What any worker could have taken may have been counted by the one that judges.
+func TestWhatAnyWorkerCouldHaveTakenLeavesTheHistoryUnknown(t *testing.T) {
+	step := func(action, host string) Past {
+		return Past{IsPlanned: true, Time: time.Unix(0, 0), Case: activities.Case{Action: action, Host: host}}
+	}
+	steps := slices.Concat([]Past{step("file.write", "one")}, slices.Repeat([]Past{step("postgres.exec", "")}, 50),
+		[]Past{step("file.write", "one")})
+	const asks = "ask r (it looks at what the history of the task does not tell: history) 1 person"
+	last := func() string {
+		rulings, err := load(t, "rules:\n  - {name: r, when: 'history.steps > 50', then: deny}\n").JudgePast(steps)
+		require.NoError(t, err)
+		require.Equal(t, none, describe(rulings[0]))
+		return describe(rulings[51])
+	}
+	require.Equal(t, asks, last())
+	for i := range steps[1:51] {
+		steps[1+i].ReadOnly = true
+	}
+	require.Equal(t, none, last(), "reads are never counted")
+}
+
+// No worker counts what was planned and never acted.
+func TestWhatWasOnlyPlannedIsNotCounted(t *testing.T) {
+	step := Past{IsPlanned: true, Time: time.Unix(0, 0), Case: activities.Case{Action: "sqlite.exec", Host: "one",
+		Change: activities.Change{Counts: []activities.Count{{Of: "a", Removed: 7}}}}}
+	rejected := step
+	rejected.IsPlannedOnly = true
+	rulings, err := load(t, "rules:\n  - {name: r, when: 'history.steps == 1 && history.removed == 7', then: deny}\n").
+		JudgePast([]Past{step, rejected, step})
+	require.NoError(t, err)
+	require.Equal(t, []string{"deny r", "deny r"}, []string{describe(rulings[1]), describe(rulings[2])})
+}
