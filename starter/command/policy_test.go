@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -80,4 +81,33 @@ wrong fake.set deny rules no-b@`+v+`
 	require.Equal(t, statusUsage, d.do("policy", "try", rules, "no-such-task").status)
 	require.NoError(t, os.WriteFile(rules, []byte("rules: []\n"), 0o600))
 	require.Equal(t, statusUsage, d.do("policy", "try", rules, t.Name()).status)
+}
+
+// A step that never acted is judged where it was planned, and none that follows counts it; one that
+// waited at its gate is judged when it acted.
+func TestPolicyTryCountsWhatHasActed(t *testing.T) {
+	d := newDesk(t)
+	d.ok("run", d.file("name: three\nsteps:\n"+
+		"  - {id: rejected, uses: fake.set, on: here, with: {key: a, value: x}, gate: ask, needs: []}\n"+
+		"  - {id: late, uses: fake.set, on: here, with: {key: b, value: x}, gate: ask, needs: []}\n"+
+		"  - {id: early, uses: fake.set, on: here, with: {key: c, value: x}, needs: []}\n"), "--id", t.Name())
+	done := func(id string) func(protocol.State) bool {
+		return func(s protocol.State) bool {
+			return slices.ContainsFunc(s.Steps, func(v protocol.StepView) bool { return v.ID == id && v.State == protocol.Done })
+		}
+	}
+	d.until(t.Name(), func(s protocol.State) bool { return len(s.Gates) == 2 && done("early")(s) })
+	d.ok("approve", t.Name(), "late", "--yes")
+	d.until(t.Name(), done("late"))
+	d.ok("reject", t.Name(), "rejected", "--why", "no")
+	require.Equal(t, statusFailed, d.do("watch", t.Name()).status)
+	rules := filepath.Join(d.folder, "policy.yaml")
+	require.NoError(t, os.WriteFile(rules, []byte("rules: [{name: second, when: 'history.steps == 1', then: deny}]\n"), 0o600))
+	var tried triedJSON
+	require.NoError(t, json.Unmarshal([]byte(d.ok("policy", "try", rules, t.Name(), "-o", "json")), &tried))
+	var verdicts []string
+	for _, s := range tried.Steps {
+		verdicts = append(verdicts, s.Step+": "+string(s.Verdict))
+	}
+	require.Equal(t, []string{"rejected: none", "early: none", "late: deny"}, verdicts)
 }

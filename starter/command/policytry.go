@@ -23,7 +23,7 @@ func (p *program) policyTryCommand() *cobra.Command {
 		Long: `Try has the rules of a policy decide about each step of a task that has run, or runs, as its history
 tells it. What a history does not have is unknown, and not taken for harmless: a rule that needs it
 asks, and says what it is. That is the change of a step that was not planned at a gate, what was too
-long to be kept, and which host took a step that any worker can take.
+long to be kept, and which host took a step that any worker can take, which may have counted it.
 
 ` + exitStatuses,
 		Example: `  starter policy try policy.yaml release-k3x9q2
@@ -66,9 +66,10 @@ type triedJSON struct {
 
 // triedStep is what it would have decided about a step.
 type triedStep struct {
-	Step   string    `json:"step"`
-	Action string    `json:"action"`
-	Began  time.Time `json:"began"`
+	Step   string `json:"step"`
+	Action string `json:"action"`
+	// Began is when it began to act, or if it never did, when it was planned.
+	Began time.Time `json:"began"`
 	// Verdict is none if no rule matches.
 	Verdict activities.Verdict     `json:"verdict"`
 	Rules   []activities.RuleMatch `json:"rules,omitempty"`
@@ -78,14 +79,23 @@ type triedStep struct {
 	text string
 }
 
-// tryPolicy has rules decide about the steps of a task that have begun, in that order.
+// triedAt is when rules would have decided about a step: when it acted, or if it never did, when it was
+// planned.
+func triedAt(c tasks.Changed) time.Time {
+	if c.Acted.IsZero() {
+		return c.Began
+	}
+	return c.Acted
+}
+
+// tryPolicy has rules decide about the steps of a task that have begun, in the order of these times.
 func tryPolicy(rules *policy.Policy, t tasks.Run, changes []tasks.Changed) (triedJSON, error) {
 	changes = slices.DeleteFunc(changes, func(c tasks.Changed) bool { return c.Forward.Entry.Step == "" })
-	slices.SortStableFunc(changes, func(a, b tasks.Changed) int { return a.Began.Compare(b.Began) })
+	slices.SortStableFunc(changes, func(a, b tasks.Changed) int { return triedAt(a).Compare(triedAt(b)) })
 	past := make([]policy.Past, len(changes))
 	for i, c := range changes {
 		e := c.Forward.Entry
-		past[i] = policy.Past{Time: c.Began, ReadOnly: e.UndoType == "", Case: activities.Case{
+		past[i] = policy.Past{Time: triedAt(c), IsPlannedOnly: c.Acted.IsZero(), ReadOnly: e.UndoType == "", Case: activities.Case{
 			Task: t.ID, Agent: c.Forward.Agent, Action: e.Action, Host: e.Place.Host, Step: c.Forward.Step}}
 		if c.Planned != nil {
 			past[i].IsPlanned, past[i].Case.Change = true, *c.Planned

@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -14,6 +15,8 @@ type Changed struct {
 	Planned *activities.Change
 	// Forward is what it was given when it was planned or run last.
 	Forward activities.Forward
+	// Acted is when it was sent to act; zero if it never was, or if it was kept from acting.
+	Acted time.Time
 }
 
 // Stands reports whether what the step did is still there, as far as its history tells.
@@ -29,7 +32,7 @@ func (c *Client) Changes(ctx context.Context, t Run) ([]Changed, error) {
 	}
 	var all []Changed
 	for _, v := range r.state.Steps {
-		all = append(all, Changed{r.step(v), r.planned[v.ID], r.forwards[v.ID]})
+		all = append(all, Changed{r.step(v), r.planned[v.ID], r.forwards[v.ID], r.acted[v.ID]})
 	}
 	return all, nil
 }

@@ -81,13 +81,8 @@ func (c *Client) addHistory(ctx context.Context, t Run, s *protocol.State) error
 
 func (c *Client) replayHistory(ctx context.Context, t Run) (*historyReader, error) {
 	var unreadable error
-	r := &historyReader{
-		state:     protocol.State{Task: t.ID, Name: t.Name, Agent: t.Agent, Steps: []protocol.StepView{}},
-		converter: collecting{c.DataConverter(), &unreadable},
-		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
-		outputs: map[string]map[string]any{},
-		planned: map[string]*activities.Change{}, forwards: map[string]activities.Forward{}, gates: map[string]time.Time{},
-	}
+	r := newHistoryReader(collecting{c.DataConverter(), &unreadable})
+	r.state.Task, r.state.Name, r.state.Agent = t.ID, t.Name, t.Agent
 	runs, err := c.openHistories(ctx, t)
 	if err != nil {
 		return r, fmt.Errorf("history of task %s: %w", t.ID, err)
@@ -150,8 +145,18 @@ type historyReader struct {
 	outputs   map[string]map[string]any
 	planned   map[string]*activities.Change
 	forwards  map[string]activities.Forward
+	acted     map[string]time.Time // when the forward was scheduled of a step that was not kept from acting
 	gates     map[string]time.Time // when a step came to its gate
 	trace     []Event
+}
+
+func newHistoryReader(dc converter.DataConverter) *historyReader {
+	return &historyReader{
+		state: protocol.State{Steps: []protocol.StepView{}}, converter: dc,
+		scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
+		outputs: map[string]map[string]any{}, planned: map[string]*activities.Change{},
+		forwards: map[string]activities.Forward{}, acted: map[string]time.Time{}, gates: map[string]time.Time{},
+	}
 }
 
 // activity is one that was scheduled for a step.
@@ -190,6 +195,7 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 		r.completeActivity(r.scheduled[a.GetScheduledEventId()], a.GetResult(), at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
 		a := event.GetActivityTaskFailedEventAttributes()
+		r.noteKept(r.scheduled[a.GetScheduledEventId()], a.GetFailure())
 		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), protocol.StepFailed, at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
 		a := event.GetActivityTaskTimedOutEventAttributes()
@@ -241,6 +247,9 @@ func (r *historyReader) scheduleActivity(id int64, name string, input *commonpb.
 		}
 		delete(r.undos, s.step)
 		r.beginStep(forward.Entry, protocol.Running, at)
+		if r.acted[s.step].IsZero() {
+			r.acted[s.step] = at
+		}
 	default:
 		return
 	}
@@ -287,6 +296,17 @@ func (r *historyReader) completeActivity(s *activity, result *commonpb.Payloads,
 	}
 }
 
+// noteKept notes that a forward was kept from acting: its worker counts it among nothing that was done.
+func (r *historyReader) noteKept(s *activity, f *failurepb.Failure) {
+	if s == nil || s.kind != "forward" {
+		return
+	}
+	switch activities.ErrorType(f.GetApplicationFailureInfo().GetType()) {
+	case activities.Denied, activities.Asks, activities.StaleApproval, activities.Fenced:
+		delete(r.acted, s.step)
+	}
+}
+
 func (r *historyReader) rollBackStep(id string) {
 	v := r.stepView(id)
 	if v.State == protocol.Done {
@@ -320,6 +340,7 @@ func (r *historyReader) beginStep(e activities.Entry, state protocol.StepState, 
 		}
 		delete(r.outputs, e.Step)
 		delete(r.planned, e.Step)
+		delete(r.acted, e.Step)
 		*v = v.Next(e.Generation)
 	}
 	if v.State == protocol.AtGate {

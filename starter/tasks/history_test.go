@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	failurepb "go.temporal.io/api/failure/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
@@ -68,11 +69,7 @@ func TestARunThatTheServerNoLongerKeepsIsLeftOut(t *testing.T) {
 // TestWaitingAtAGateIsNoWork reads a step that a person has approved an hour after it was planned.
 func TestWaitingAtAGateIsNoWork(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
-	r := &historyReader{
-		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
-		outputs: map[string]map[string]any{}, forwards: map[string]activities.Forward{},
-		planned: map[string]*activities.Change{}, gates: map[string]time.Time{},
-	}
+	r := newHistoryReader(dc)
 	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
 		UndoType: "fake.do.undo"}})
 	require.NoError(t, err)
@@ -93,10 +90,7 @@ func TestWaitingAtAGateIsNoWork(t *testing.T) {
 // TestAStepThatRanAgainAfterItsUndoStands reads a step that was done, undone, and done again.
 func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	dc := converter.GetDefaultDataConverter()
-	r := &historyReader{
-		converter: dc, scheduled: map[int64]*activity{}, steps: map[string]int{}, undos: map[string]int{},
-		outputs: map[string]map[string]any{}, forwards: map[string]activities.Forward{},
-	}
+	r := newHistoryReader(dc)
 	input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
 		UndoType: "fake.do.undo"}})
 	require.NoError(t, err)
@@ -118,4 +112,31 @@ func TestAStepThatRanAgainAfterItsUndoStands(t *testing.T) {
 	require.Nil(t, r.step(*r.stepView("a")).Undo)
 	require.Equal(t, string(compensations.Settled), r.state.Report.Steps[0].State, "the report keeps what was undone")
 	require.Equal(t, protocol.Done, r.state.Steps[0].State)
+}
+
+// TestAForwardThatWasKeptFromActingDidNotAct reads a step that asked, was planned, acted and failed, and
+// another try of it that was denied.
+func TestAForwardThatWasKeptFromActingDidNotAct(t *testing.T) {
+	dc := converter.GetDefaultDataConverter()
+	r := newHistoryReader(dc)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	call := func(id int64, name string, generation int, failure activities.ErrorType) time.Time {
+		at = at.Add(time.Second)
+		input, err := dc.ToPayloads(activities.Forward{Entry: activities.Entry{Step: "a", Action: "fake.do",
+			UndoType: "fake.do.undo", Generation: generation}})
+		require.NoError(t, err)
+		r.scheduleActivity(id, name, input, at)
+		failed := &historypb.ActivityTaskFailedEventAttributes{ScheduledEventId: id, Failure: &failurepb.Failure{
+			FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+				ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: string(failure)}}}}
+		r.readEvent(&historypb.HistoryEvent{EventId: id + 1, EventType: enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED,
+			Attributes: &historypb.HistoryEvent_ActivityTaskFailedEventAttributes{ActivityTaskFailedEventAttributes: failed}})
+		return r.acted["a"]
+	}
+	require.Zero(t, call(1, "fake.do", 0, activities.Asks))
+	require.Zero(t, call(3, "fake.do.plan", 0, activities.Refused))
+	first := call(5, "fake.do", 0, activities.Refused)
+	require.Equal(t, at, first)
+	require.Equal(t, first, call(7, "fake.do", 0, activities.ActionDenied), "it is one step")
+	require.Zero(t, call(9, "fake.do", 2, activities.Denied))
 }
