@@ -88,6 +88,9 @@ func (e Example) inputs() (inputs, error) {
 		}
 		in.time = at
 	}
+	if in.change.Added == 0 && in.change.Removed == 0 && in.change.Changed == 0 {
+		in.change.sumUp()
+	}
 	if in.step.World == "" {
 		in.step.World = activities.WorldOf(e.Step.Action)
 	}

@@ -38,14 +38,18 @@ type Change struct {
 	Strategy string `yaml:"strategy"`
 	Undo     string `yaml:"undo"`
 	// Horizon is for how long after the end of its task it can be undone, at most; 0 if not.
-	Horizon   time.Duration `yaml:"horizon"`
-	Losses    []string      `yaml:"losses"`
-	Facts     []string      `yaml:"facts"`
-	Counts    []Count       `yaml:"counts"`
-	Schema    []string      `yaml:"schema"`
-	Keys      []string      `yaml:"keys"`
-	Unchanged bool          `yaml:"unchanged"`
-	DiffBytes int64         `yaml:"diffBytes"`
+	Horizon time.Duration `yaml:"horizon"`
+	Losses  []string      `yaml:"losses"`
+	Facts   []string      `yaml:"facts"`
+	Counts  []Count       `yaml:"counts"`
+	// Added, Removed and Changed are the sums of Counts.
+	Added     int64    `yaml:"added"`
+	Removed   int64    `yaml:"removed"`
+	Changed   int64    `yaml:"changed"`
+	Schema    []string `yaml:"schema"`
+	Keys      []string `yaml:"keys"`
+	Unchanged bool     `yaml:"unchanged"`
+	DiffBytes int64    `yaml:"diffBytes"`
 }
 
 // Count is how many items of a set come, go and change: see activities.Count.
@@ -131,7 +135,14 @@ func changeOf(c activities.Change) Change {
 	for _, n := range c.Counts {
 		seen.Counts = append(seen.Counts, Count(n))
 	}
+	seen.sumUp()
 	return seen
+}
+
+func (c *Change) sumUp() {
+	for _, n := range c.Counts {
+		c.Added, c.Removed, c.Changed = c.Added+n.Added, c.Removed+n.Removed, c.Changed+n.Changed
+	}
 }
 
 // parametersOf decodes the parameters of a step: whole numbers as such, however long.

@@ -46,6 +46,9 @@ func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
 	return all, nil
 }
 
+// sums are the fields that sum up counts: of a change, and of a history.
+var sums = []string{"added", "removed", "changed"}
+
 // historyOf is what a worker on a host would have noted of steps, and what of that is unknown. What has
 // been undone since counts as well, for nothing tells whether it had been undone by then.
 func historyOf(steps []Past, host string) (h History, unknown []*cel.AttributePatternType) {
@@ -67,7 +70,7 @@ func historyOf(steps []Past, host string) (h History, unknown []*cel.AttributePa
 		return h, []*cel.AttributePatternType{cel.AttributePattern("history")}
 	}
 	if !isCounted {
-		for _, field := range []string{"added", "removed", "changed"} {
+		for _, field := range sums {
 			unknown = append(unknown, cel.AttributePattern("history").QualString(field))
 		}
 	}
@@ -83,10 +86,16 @@ func (s Past) unknown() (all []*cel.AttributePatternType) {
 		return append(all, cel.AttributePattern("change"))
 	}
 	for _, field := range s.Case.Change.Cut() {
-		if field == "diff" {
-			field = "diffBytes"
+		fields := []string{field}
+		switch field {
+		case "diff":
+			fields = []string{"diffBytes"}
+		case "counts":
+			fields = append(fields, sums...)
 		}
-		all = append(all, cel.AttributePattern("change").QualString(field))
+		for _, field := range fields {
+			all = append(all, cel.AttributePattern("change").QualString(field))
+		}
 	}
 	return all
 }

@@ -32,6 +32,9 @@ func TestAPastStepIsJudgedByWhatIsKnownOfIt(t *testing.T) {
 		"many tables": {"change.counts.exists(c, c.removed > 1000)", func(s *Past) {
 			s.Case.Change.Counts = slices.Repeat(s.Case.Change.Counts, activities.MaxItems)[:activities.MaxItems]
 		}, asks + "change.counts) 1 person"},
+		"the sum of many tables": {"change.removed > 1000", func(s *Past) {
+			s.Case.Change.Counts = slices.Repeat(s.Case.Change.Counts, activities.MaxItems)[:activities.MaxItems]
+		}, asks + "change.removed) 1 person"},
 		"a diff that was cut": {"change.diffBytes > 10", func(s *Past) {
 			s.Case.Change.Diff = activities.HeadDiff(strings.Repeat("-\n", 40_000), activities.MaxDiff)
 		}, asks + "change.diffBytes) 1 person"},

@@ -84,7 +84,8 @@ func TestVerdicts(t *testing.T) {
 		"the horizon": {"{name: h, when: 'change.horizon < duration(\"2h\")', then: deny}", "deny h"},
 		"all of a history": {"{name: b, when: 'history.steps == 50 && history.by[\"file.write\"] == 20 && history.by[step.action] == 30 && " +
 			"history.added == 1 && history.removed == 2 && history.changed == 3 && !(\"redis.set\" in history.by)', then: deny}", "deny b"},
-		"a budget with this change": {"{name: b, when: 'change.counts.exists(c, history.removed + c.removed > 8)', then: ask}", "ask b 1 person"},
+		"a budget with this change": {"{name: b, when: 'history.removed + change.removed > 8', then: ask}", "ask b 1 person"},
+		"all of a change's tables": {"{name: b, when: 'change.added == 3 && change.removed == 7 && change.changed == 2', then: deny}", "deny b"},
 		"time":                      {"{name: t, when: 'time.getDayOfWeek() == 1 && time.getHours(\"Europe/Berlin\") == 13', then: deny}", "deny t"},
 		"a long number":             {"{name: n, when: 'with.id == 9007199254740993', then: deny}", "deny n"},
 		"a pattern":                 {"{name: n, when: 'with.sql.matches(\"(?i)^delete\")', then: deny}", "deny n"},
@@ -176,7 +177,7 @@ func TestABadFileIsRefused(t *testing.T) {
 		"rules:\n  - {" + ok + "}\n  - {" + ok + "}\n":       `policy.yaml:3: rules[1].name: "a" is the name of rules[0] as well; give it another`,
 		"rules:\n  - {name: a, then: ask}\n":                 "policy.yaml:2: rules[0].when: it is missing; write a condition",
 		"rules:\n  - name: a\n    when: change.riks == 'high'\n    then: ask\n": `policy.yaml:3: rules[0].when: "change.riks == 'high'": ` +
-			"undefined field 'riks', in line 1, column 7; a rule can look at change.counts, change.diffBytes,",
+			"undefined field 'riks', in line 1, column 7; a rule can look at change.added, change.changed, change.counts, change.diffBytes,",
 		"rules:\n  - {name: a, when: 'change.counts.exists(c, c.deleted > 1)', then: ask}\n":               "undefined field 'deleted'",
 		"rules:\n  - {name: a, when: 'chagne.risk == \"high\"', then: ask}\n":                              "undeclared reference to 'chagne'",
 		"rules:\n  - {name: a, when: 'change.risk = 1', then: ask}\n":                                      "Syntax error: token recognition error at: '= '",
