@@ -34,7 +34,7 @@ func newFakeWorld() *fakeWorld {
 func (w *fakeWorld) world() activities.World {
 	return activities.World{
 		Name:    "fake",
-		Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}, fakeRemote{fakeSet{w}}},
+		Actions: []activities.Action{fakeSet{w}, fakeWait{fakeSet{w}}, fakeSlow{fakeSet{w}}, fakeRemote{fakeSet{w}}, fakeGet{fakeSet{w}}},
 		Journal: func(context.Context) (string, error) { return "fake-journal", nil }, Records: w.journal,
 	}
 }
@@ -153,6 +153,21 @@ func (fakeSet) Release(context.Context, activities.Entry) error { return nil }
 
 // secretValue is a secret of the world.
 const secretValue = "quite-a-secret"
+
+// fakeGet reads a value.
+type fakeGet struct{ fakeSet }
+
+func (a fakeGet) Spec() activities.Spec {
+	s := a.fakeSet.Spec()
+	s.Name, s.Summary, s.ReadOnly, s.UndoParams, s.Strategy, s.Undo = "fake.get", "Reads a value", true, nil, activities.NoUndo, ""
+	return s
+}
+
+func (a fakeGet) Apply(_ context.Context, _ activities.Entry, s activities.Step,
+	_ activities.Digest) (activities.Result, error) {
+	p, err := activities.DecodeParams[fakeParams](s.With)
+	return activities.Result{Outputs: map[string]any{"before": a.get(p.Key)}}, err
+}
 
 // fakeWait runs until it is cancelled, and tells how far it has come.
 type fakeWait struct{ fakeSet }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/seed-62bf7108/unwind/deploy/devserver"
@@ -77,6 +80,36 @@ func TestTheHorizonOfWhatATaskHasDoneIsShown(t *testing.T) {
 	var undone tasks.Step
 	require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), "one", "-o", "json")), &undone))
 	require.Zero(t, undone.Horizon)
+}
+
+// TestWhatOnlyReadsHasNoHorizon: there is nothing to roll back.
+func TestWhatOnlyReadsHasNoHorizon(t *testing.T) {
+	d := newDesk(t)
+	const reads = "steps:\n  - {id: look, uses: fake.get, with: {key: a, value: x}}\n"
+	d.ok("run", d.file("name: both\n"+reads+"  - {id: set, uses: fake.set, with: {key: a, value: x}}\n"), "--id", t.Name(), "--watch")
+	d.ok("run", d.file("name: reads\n"+reads), "--id", t.Name()+"-reads", "--watch")
+	step := func(id string) (s tasks.Step) {
+		require.NoError(t, json.Unmarshal([]byte(d.ok("show", t.Name(), id, "-o", "json")), &s))
+		return s
+	}
+	require.NotZero(t, step("set").Horizon)
+	require.Zero(t, step("look").Horizon)
+	require.Zero(t, d.shown(t.Name()+"-reads").Horizon)
+
+	c := &tasks.Client{Client: listless{d.client}, Server: tasks.Server{Namespace: d.server.Namespace}}
+	run, err := c.Describe(t.Context(), t.Name())
+	require.NoError(t, err)
+	one, err := c.Step(t.Context(), run, "set")
+	require.NoError(t, err, "its history tells all else")
+	require.Zero(t, one.Horizon)
+	require.Equal(t, protocol.Done, one.State)
+}
+
+// listless is a server that cannot list.
+type listless struct{ client.Client }
+
+func (listless) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return nil, serviceerror.NewUnavailable("no list today")
 }
 
 // TestASessionThatWasRolledBackInPartGoesOnInItsHistory: only what undoes a whole task is

@@ -59,8 +59,17 @@ func (c *Client) Step(ctx context.Context, t Run, id string) (Step, error) {
 		s.Troubles = slices.DeleteFunc(now.Troubles, func(t protocol.Trouble) bool { return t.Step != id })
 		return s, nil
 	}
-	s.Horizon, err = c.horizonOf(ctx, t, id)
-	return s, err
+	if r.canUndo(id) {
+		// What cannot be looked up is left out: all else is known from the history.
+		s.Horizon, _ = c.horizonOf(ctx, t, id)
+	}
+	return s, nil
+}
+
+// canUndo reports whether a step can be undone after the end of its task, as far as the history tells.
+func (r *historyReader) canUndo(step string) bool {
+	planned := r.planned[step]
+	return r.forwards[step].Entry.UndoType != "" && (planned == nil || planned.Horizon > 0)
 }
 
 // horizonOf is until when a step of a closed task can be rolled back; zero if it cannot, or if something

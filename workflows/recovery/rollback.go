@@ -87,7 +87,8 @@ func (s Server) Rollback(ctx context.Context, done Run, part Part, who, why stri
 // none would begin now.
 func (s Server) Horizon(ctx context.Context, done Run, part Part, dc converter.DataConverter) (time.Time, error) {
 	ledger, err := s.Ledger(ctx, protocol.LedgerRequest{WorkflowID: done.WorkflowID, RunID: done.RunID}, dc)
-	if err != nil || checkPart(done, part, ledger) != nil {
+	changes := func(e activities.Entry) bool { return e.UndoType != "" } // else it only reads
+	if err != nil || checkPart(done, part, ledger) != nil || !slices.ContainsFunc(ledger.Entries, changes) {
 		return time.Time{}, err
 	}
 	return horizonOf(done, ledger.Entries), nil
