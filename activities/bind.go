@@ -131,7 +131,7 @@ func (b boundAction) planChange(ctx context.Context, f Forward) (Change, error) 
 		return c, err
 	}
 	c = noteCutDiff(c)
-	c.Floor, c.Horizon = b.floor.demand(c), f.Entry.horizonOf(c)
+	c.Floor, c.Horizon = b.floor.demand(c), f.horizonOf(c)
 	return c, nil
 }
 

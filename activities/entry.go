@@ -109,13 +109,13 @@ const (
 // DefaultKeep is the rollback window of a committed task.
 const DefaultKeep = time.Hour
 
-// horizonOf is for how long after the end of the entry's task a change can be undone, at most; 0 if it
-// cannot be undone then.
-func (e Entry) horizonOf(c Change) time.Duration {
-	if e.Pivot || c.Unchanged || c.Strategy == Irreversible || c.Strategy == NoUndo {
+// horizonOf is for how long after the end of its task a change can be undone, at most; 0 if it cannot
+// be undone then.
+func (f Forward) horizonOf(c Change) time.Duration {
+	if f.Entry.Pivot || f.BeforePivot || c.Unchanged || c.Strategy == Irreversible || c.Strategy == NoUndo {
 		return 0
 	}
-	return cmp.Or(e.Keep, DefaultKeep)
+	return cmp.Or(f.Entry.Keep, DefaultKeep)
 }
 
 // Criticality says what happens if the undo of a step fails for good.
@@ -230,6 +230,8 @@ type Forward struct {
 	Assents []Assent `json:"assents,omitempty"`
 	// Agent is who the task is for. It is a claim.
 	Agent string `json:"agent,omitempty"`
+	// BeforePivot means that a pivot of the task is to follow: once that is done, the step stays.
+	BeforePivot bool `json:"beforePivot,omitempty"`
 	// OriginalRunID is the workflow's: if it differs from the run's own id, the run was reset and must
 	// not go forward.
 	OriginalRunID string `json:"originalRunId"`

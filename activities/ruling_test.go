@@ -12,21 +12,22 @@ import (
 
 func TestTheHorizonOfAChangeIsTheRollbackWindowOfItsTask(t *testing.T) {
 	for name, c := range map[string]struct {
-		entry  func(*activities.Entry)
+		edit   func(*activities.Forward)
 		change activities.Change
 		want   time.Duration
 	}{
 		"by default":         {nil, activities.Change{Strategy: activities.Snapshot}, activities.DefaultKeep},
-		"as the task says":   {func(e *activities.Entry) { e.Keep = 72 * time.Hour }, activities.Change{}, 72 * time.Hour},
-		"at a pivot":         {func(e *activities.Entry) { e.Pivot = true }, activities.Change{}, 0},
+		"as the task says":   {func(f *activities.Forward) { f.Entry.Keep = 72 * time.Hour }, activities.Change{}, 72 * time.Hour},
+		"at a pivot":         {func(f *activities.Forward) { f.Entry.Pivot = true }, activities.Change{}, 0},
+		"before a pivot":     {func(f *activities.Forward) { f.BeforePivot = true }, activities.Change{}, 0},
 		"for good":           {nil, activities.Change{Strategy: activities.Irreversible}, 0},
 		"of what only reads": {nil, activities.Change{Strategy: activities.NoUndo}, 0},
 		"of no change":       {nil, activities.Change{Unchanged: true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := forwardOfThisRun(`{}`)
-			if c.entry != nil {
-				c.entry(&f.Entry)
+			if c.edit != nil {
+				c.edit(&f)
 			}
 			rules := &judges{}
 			env := newEnvironment(planOf{change: c.change}, func(h *activities.Host) { h.Rules, h.Passes = rules, kept{} })

@@ -25,6 +25,22 @@ func TestPastItsPivotATaskUnwindsOnlyLaterSteps(t *testing.T) {
 	require.Equal(t, []string{"a done ", "p done ", "c settled restored", "d settled restored"}, outcomes(report))
 }
 
+// Who plans a step is told that it will not be undone after the end of the task.
+func TestAStepKnowsThatAPivotFollows(t *testing.T) {
+	w := &world{steps: chain("a", "b", "p", "c")}
+	stepByID(w.steps, "p").Pivot = true
+	before := map[string]bool{}
+	w.do = func(_ context.Context, step string, _ int, f activities.Forward) (activities.Result, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		before[step] = f.BeforePivot
+		return activities.Result{}, nil
+	}
+	_, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{"a": true, "b": true, "p": false, "c": false}, before)
+}
+
 func TestBeforeItsPivotIsDoneATaskUnwindsAll(t *testing.T) {
 	for _, at := range []string{"b", "p"} {
 		w := &world{steps: chain("a", "b", "p"), do: failing(at)}

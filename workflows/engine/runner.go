@@ -137,6 +137,7 @@ func (r *stepRunner) registerStep(ctx workflow.Context, s *Step) (activities.For
 	forward.Step = step
 	forward.Agent = agentOf(ctx)
 	s.Seq = forward.Entry.Seq
+	forward.BeforePivot = r.schedule.isBeforePivot(s)
 	r.savepoints.mark(savepoint, s.Seq)
 	return forward, nil
 }

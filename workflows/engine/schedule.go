@@ -207,3 +207,10 @@ func (c *schedule) isPartial() bool {
 	return slices.ContainsFunc(c.past, func(v protocol.StepView) bool { return isMissing(v.State) }) ||
 		slices.ContainsFunc(c.Steps, func(s *Step) bool { return isMissing(s.View.State) })
 }
+
+// isBeforePivot reports whether a pivot comes after s in the ledger, or is still to be started.
+func (c *schedule) isBeforePivot(s *Step) bool {
+	return slices.ContainsFunc(c.Steps, func(o *Step) bool {
+		return o.Step.Pivot && o != s && (o.Seq == 0 || o.Seq > s.Seq)
+	})
+}

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -10,6 +11,7 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/calls"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
 // PlanTask plans every step of a task against the world as it is, and touches nothing. What the
@@ -33,7 +35,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) 
 	saga := compensations.New(ctx, compensations.Options{})
 	slots := calls.NewSlots(ctx, func() bool { return false })
 	plan, diffs := protocol.Plan{Name: compiled.Name, Notes: seen.Unseen}, 0
-	for _, step := range compiled.Steps {
+	for i, step := range compiled.Steps {
 		p := protocol.PlannedStep{ID: step.ID, Name: step.Name, Uses: step.Uses, Needs: step.Needs, Host: step.Place.Host}
 		if p.Refused = seen.RefusalOf(step.ID); p.Refused != "" {
 			plan.Steps = append(plan.Steps, p)
@@ -60,6 +62,7 @@ func PlanTask(ctx workflow.Context, doc json.RawMessage) (protocol.Plan, error) 
 		})
 		forward.Step = activities.Step{ID: step.ID, Name: step.Name, With: with, Checks: step.Check}
 		forward.Agent = compiled.Agent
+		forward.BeforePivot = slices.ContainsFunc(compiled.Steps[i+1:], func(s task.Step) bool { return s.Pivot })
 		change, err := calls.RunStep[activities.Change](ctx, slots, step, step.Uses+".plan", "plan "+step.ID, forward)
 		if err != nil {
 			p.Unknown = compensations.Reason(err)
