@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/worker/notices"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
@@ -81,7 +80,6 @@ func waitsAt(a protocol.Alert, now protocol.StepNow) bool {
 	case now.Park != nil && now.Park.Digest == a.Digest:
 		return true
 	default:
-		return now.Undo != nil && now.Undo.Digest == a.Digest &&
-			compensations.UndoState(now.Undo.State) == compensations.Parked
+		return now.Undo != nil && now.Undo.Digest == a.Digest && now.Undo.State == string(a.State)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/mail"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -117,12 +118,30 @@ func Check(all []Channel, isSecret func(name string) bool, bad activities.Bad) {
 			if e.To == c.Name || !slices.ContainsFunc(all, func(o Channel) bool { return o.Name == e.To }) {
 				of("escalate.to", "%q is not the name of another channel", e.To)
 			}
+			if circle := circleOf(all, c); len(circle) > 2 {
+				of("escalate.to", "%q closes a circle: %s; leave out the escalate of one of them", e.To,
+					strings.Join(circle, " → "))
+			}
 		}
 		if _, err := parseQuiet(c.Quiet); err != nil {
 			of("quiet", "%q %v", c.Quiet, err)
 		}
 		c.checkWay(isSecret, of)
 	}
+}
+
+// circleOf returns the channels that escalations pass from one back to it, both ends included; nil if
+// they do not come back.
+func circleOf(all []Channel, from Channel) []string {
+	names := []string{from.Name}
+	for c := from; c.Escalate != nil && len(names) <= len(all); {
+		names = append(names, c.Escalate.To)
+		if c.Escalate.To == from.Name {
+			return names
+		}
+		c, _ = find(all, c.Escalate.To) // one that is not there escalates to nobody
+	}
+	return nil
 }
 
 // checkWay checks how the channel reaches people.

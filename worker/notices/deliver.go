@@ -3,7 +3,6 @@ package notices
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -44,35 +43,46 @@ const (
 // escalated, and sends one notice. It returns what the channel has to tell after that. What has
 // failed stands in it as its Trouble, and is due again.
 func (d Desk) Deliver(ctx context.Context, now time.Time, n protocol.Notices) protocol.Notices {
-	c, trouble := find(d.Channels, n.Channel)
+	c, err := find(d.Channels, n.Channel)
+	if err != nil { // another worker may know it
+		return d.pause(now, n, err)
+	}
 	n.Waiting = d.lookAgain(ctx, now, c, n.Waiting)
-	trouble = errors.Join(trouble, d.escalate(ctx, now, c, n.Waiting))
-	isPaused := n.Failures > 0 && now.Before(n.Next)
+	trouble := d.escalate(ctx, now, c, n.Waiting)
+	isPaused := now.Before(n.Pause)
 	due := dueIn(c, now, n.Waiting)
 	if trouble == nil && len(due) > 0 && !isPaused {
 		if trouble = d.send(ctx, c, newNotice(c, d.Page, now, due, n.More)); trouble == nil {
 			for _, w := range due {
 				w.Told, w.Last = w.Told+1, now
 			}
-			n.More, n.Failures, n.Trouble = 0, 0, ""
+			n.More = 0
 		}
 	}
 	n.Waiting = slices.DeleteFunc(n.Waiting, c.isOver)
 	switch {
 	case trouble != nil:
-		n.Failures++
-		n.Trouble = d.Masker.String(trouble.Error())
-		n.Next = now.Add(min(firstPause<<min(n.Failures-1, 10), maxPause))
+		n = d.pause(now, n, trouble)
 	case !isPaused:
-		n.Next = next(c, n.Waiting)
+		n.Failures, n.Trouble, n.Pause = 0, "", time.Time{}
+		n.Next = next(c, now, n.Waiting)
 	}
 	return n
 }
 
+// pause has the channel send nothing for a while after a failure.
+func (d Desk) pause(now time.Time, n protocol.Notices, trouble error) protocol.Notices {
+	n.Failures++
+	n.Trouble = d.Masker.String(trouble.Error())
+	n.Pause = now.Add(min(firstPause<<min(n.Failures-1, 10), maxPause))
+	n.Next = n.Pause
+	return n
+}
+
 // next is when the channel has to do something.
-func next(c Channel, all []protocol.Waiting) (at time.Time) {
+func next(c Channel, now time.Time, all []protocol.Waiting) (at time.Time) {
 	for _, w := range all {
-		if of := c.nextAt(w); !of.IsZero() && (at.IsZero() || of.Before(at)) {
+		if of := c.nextAt(w, now); !of.IsZero() && (at.IsZero() || of.Before(at)) {
 			at = of
 		}
 	}
@@ -87,7 +97,7 @@ func (d Desk) lookAgain(ctx context.Context, now time.Time, c Channel, all []pro
 	var still []protocol.Waiting
 	for _, w := range all {
 		at := c.lookAt(w)
-		acts := isDue(c.dueAt(w), now) || isDue(c.escalateAt(w), now)
+		acts := isDue(c.tellAt(w, now), now) || isDue(c.escalateAt(w), now)
 		age := now.Sub(lookedAt(w))
 		if !at.IsZero() && (isDue(at, now) || acts && age >= freshFor || isRound && age >= lookEvery/2) {
 			asked, waits := d.Look(ctx, w)
@@ -126,10 +136,10 @@ func (d Desk) escalate(ctx context.Context, now time.Time, c Channel, all []prot
 
 // dueIn returns what is to be told now, the urgent first. What is being gathered comes along.
 func dueIn(c Channel, now time.Time, all []protocol.Waiting) (due []*protocol.Waiting) {
-	isAny := slices.ContainsFunc(all, func(w protocol.Waiting) bool { return isDue(c.dueAt(w), now) })
+	isAny := slices.ContainsFunc(all, func(w protocol.Waiting) bool { return isDue(c.tellAt(w, now), now) })
 	for i, w := range all {
 		isGathered := isAny && w.Told == 0 && w.Lapse == "" && !c.afterQuiet(w, now).After(now)
-		if isGathered || isDue(c.dueAt(w), now) {
+		if isGathered || isDue(c.tellAt(w, now), now) {
 			due = append(due, &all[i])
 		}
 	}

@@ -32,6 +32,15 @@ func (c Channel) dueAt(w protocol.Waiting) time.Time {
 	return time.Time{}
 }
 
+// tellAt is dueAt, or when the quiet hours around now are over if it is late.
+func (c Channel) tellAt(w protocol.Waiting, now time.Time) time.Time {
+	at := c.dueAt(w)
+	if isDue(at, now) {
+		return c.afterQuiet(w, now)
+	}
+	return at
+}
+
 // escalateAt is when another channel is to be told of what waits; zero if never.
 func (c Channel) escalateAt(w protocol.Waiting) time.Time {
 	if c.Escalate == nil || w.Escalated || w.Digest == "" || w.Lapse != "" {
@@ -66,9 +75,9 @@ func (c Channel) isOver(w protocol.Waiting) bool {
 }
 
 // nextAt is when the channel has to do something about what waits.
-func (c Channel) nextAt(w protocol.Waiting) time.Time {
+func (c Channel) nextAt(w protocol.Waiting, now time.Time) time.Time {
 	var next time.Time
-	for _, at := range []time.Time{c.dueAt(w), c.escalateAt(w), c.lookAt(w)} {
+	for _, at := range []time.Time{c.tellAt(w, now), c.escalateAt(w), c.lookAt(w)} {
 		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

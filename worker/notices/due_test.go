@@ -81,13 +81,17 @@ func TestBadChannelsAreRefused(t *testing.T) {
 		`notices[0].remind: 1s is too short; give at least 1m`:         {{Name: "ops", Slack: webhook, Remind: time.Second}},
 		`notices[0].escalate.to: "x" is not the name of another`:       {{Name: "ops", Slack: webhook, Escalate: &Escalation{After: time.Hour, To: "x"}}},
 		`notices[0].escalate.after: 0s is too short; give at least 1m`: {{Name: "ops", Slack: webhook, Escalate: &Escalation{To: "b"}}, {Name: "b", Slack: webhook}},
-		`notices[0].quiet: "at night" must be two times`:               {{Name: "ops", Slack: webhook, Quiet: "at night"}},
-		`notices[0].mail.server: "mx:25" is no server: write smtp://`:  {{Name: "ops", Mail: &Mail{Server: "mx:25", From: "a@b.c", To: ann}}},
-		`notices[0].mail.to: it is missing`:                            {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c"}}},
-		`notices[0].mail: "ann" in from or to must be an address`:      {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: []string{"ann"}}}},
-		`notices[0].mail.password: "" is not one of secrets`:           {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: ann, User: "u"}}},
-		`notices[0].mail.user: it is missing`:                          {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: ann, Password: "URL"}}},
-		`notices[0].digest: -1m0s, or remind, 0s, is negative`:         {{Name: "ops", Slack: webhook, Digest: -time.Minute}},
+		`notices[1].escalate.to: "b" closes a circle: a → b → a;`: {
+			{Name: "team", Slack: webhook, Escalate: &Escalation{After: time.Hour, To: "a"}},
+			{Name: "a", Slack: webhook, Escalate: &Escalation{After: time.Hour, To: "b"}},
+			{Name: "b", Slack: webhook, Escalate: &Escalation{After: time.Hour, To: "a"}}},
+		`notices[0].quiet: "at night" must be two times`:              {{Name: "ops", Slack: webhook, Quiet: "at night"}},
+		`notices[0].mail.server: "mx:25" is no server: write smtp://`: {{Name: "ops", Mail: &Mail{Server: "mx:25", From: "a@b.c", To: ann}}},
+		`notices[0].mail.to: it is missing`:                           {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c"}}},
+		`notices[0].mail: "ann" in from or to must be an address`:     {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: []string{"ann"}}}},
+		`notices[0].mail.password: "" is not one of secrets`:          {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: ann, User: "u"}}},
+		`notices[0].mail.user: it is missing`:                         {{Name: "ops", Mail: &Mail{Server: "smtp://mx:25", From: "a@b.c", To: ann, Password: "URL"}}},
+		`notices[0].digest: -1m0s, or remind, 0s, is negative`:        {{Name: "ops", Slack: webhook, Digest: -time.Minute}},
 	} {
 		var got []string
 		Check(all, isSecret, func(field, format string, args ...any) {

@@ -34,6 +34,7 @@ type night struct {
 	isDead  bool
 	decided map[string]bool
 	lapsed  map[string]bool
+	rounds  int // how often the desk was asked to deliver
 }
 
 // newNight has the workflow serve a channel whose webhook the night is.
@@ -67,6 +68,7 @@ func newNight(t *testing.T, c Channel) *night {
 	n.env.RegisterWorkflow(notices.Notices)
 	n.env.RegisterActivityWithOptions(
 		func(ctx context.Context, now time.Time, s protocol.Notices) (protocol.Notices, error) {
+			n.rounds++
 			return d.Deliver(ctx, now, s), nil
 		}, activity.RegisterOptions{Name: protocol.NoticesActivity})
 	return n
@@ -191,4 +193,49 @@ func TestAnEscalationThatFailsIsTriedAgain(t *testing.T) {
 	require.Equal(t, "the server is away", after.Trouble)
 	require.False(t, after.Waiting[0].Escalated)
 	require.Equal(t, noon.Add(time.Hour+firstPause), after.Next)
+}
+
+// A pause ends with the failure: what comes later is told at once.
+func TestAPauseIsOver(t *testing.T) {
+	n := newNight(t, Channel{})
+	n.isDead = true
+	n.after(40*time.Second, func() { n.isDead, n.decided["deploy"] = false, true })
+	n.comes(30*time.Minute, atGate("second", activities.High))
+	n.after(40*time.Minute, func() { n.decided["second"], n.decided["third"] = true, true })
+	n.run(atGate("deploy", activities.High), protocol.Waiting{Alert: protocol.Alert{
+		Task: "release", Step: "third", State: protocol.Gated, Risk: activities.Low, Digest: "sha256:third",
+		At: noon, Until: noon.Add(4 * time.Hour)}, Told: 1, Last: noon})
+	require.Equal(t, []string{"30m0s new second"}, n.told)
+}
+
+// Another worker may know the channel: nothing is forgotten, told or handed on.
+func TestAWorkerWithoutTheChannelForgetsNothing(t *testing.T) {
+	d := desk(Channel{Slack: &Slack{URL: "URL"}}, nil)
+	d.Look = func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool) { return w, false }
+	parked := protocol.Waiting{Alert: protocol.Alert{Task: "release", Step: "deploy", State: "parked",
+		Digest: "sha256:1", At: noon}, Told: 1, Last: noon}
+	before := protocol.Notices{Channel: "renamed", Waiting: []protocol.Waiting{parked, atGate("deploy", activities.Low)}}
+	after := d.Deliver(t.Context(), noon.Add(2*time.Hour), before)
+	require.Contains(t, after.Trouble, `has no channel "renamed"`)
+	require.Equal(t, 1, after.Failures)
+	require.Equal(t, noon.Add(2*time.Hour+firstPause), after.Next)
+	require.Equal(t, before.Waiting, after.Waiting)
+}
+
+// Also what is handed on, or could not be told before, waits until the quiet hours are over.
+func TestQuietHoursAreThoseInWhichItIsTold(t *testing.T) {
+	n := newNight(t, Channel{Quiet: "13:00-15:30 UTC"})
+	escalated := atGate("escalated", activities.Medium)
+	escalated.From, escalated.Until = "team", noon.Add(8*time.Hour)
+	n.env.RegisterDelayedCallback(func() {
+		n.env.SignalWorkflow(protocol.SignalWaiting, []protocol.Waiting{escalated})
+	}, 90*time.Minute)
+	n.after(70*time.Minute, func() { n.isDead = false })
+	late := atGate("late", activities.Low)
+	late.Until = noon.Add(8 * time.Hour)
+	n.after(4*time.Hour, func() { n.decided["late"], n.decided["escalated"] = true, true })
+	n.isDead = true
+	n.run(late)
+	require.Equal(t, []string{"3h30m0s new late escalated escalated"}, n.told)
+	require.Less(t, n.rounds, 40, "it does not wake for nothing")
 }

@@ -38,6 +38,8 @@ type Notices struct {
 	// Failures counts in a row how often the channel could not be reached, and Trouble says why.
 	Failures int    `json:"failures,omitempty"`
 	Trouble  string `json:"trouble,omitempty"`
+	// Pause is until when nothing is sent after a failure.
+	Pause time.Time `json:"pause,omitzero"`
 }
 
 // SignalWaiting hands a channel what waits: payload []Waiting.
