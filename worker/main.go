@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	_ "time/tzdata" // quiet hours name a time zone, and an image from scratch has none
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"

@@ -51,7 +51,7 @@ func (d Desk) Deliver(ctx context.Context, now time.Time, n protocol.Notices) pr
 	trouble := d.escalate(ctx, now, c, n.Waiting)
 	isPaused := now.Before(n.Pause)
 	due := dueIn(c, now, n.Waiting)
-	if trouble == nil && len(due) > 0 && !isPaused {
+	if trouble == nil && len(due)+n.More > 0 && !isPaused {
 		if trouble = d.send(ctx, c, newNotice(c, d.Page, now, due, n.More)); trouble == nil {
 			for _, w := range due {
 				w.Told, w.Last = w.Told+1, now

@@ -50,8 +50,11 @@ const (
 
 // newNotice makes the notice of what is due.
 func newNotice(c Channel, page string, at time.Time, due []*protocol.Waiting, more int) Notice {
-	n := Notice{Channel: c.Name, At: at, More: more}
+	n := Notice{Channel: c.Name, At: at, Items: []Item{}, More: more}
 	parts := [][]byte{[]byte(c.Name)}
+	if len(due) == 0 {
+		parts = append(parts, []byte(at.Format(time.RFC3339Nano)))
+	}
 	for _, w := range due {
 		item := Item{Alert: w.Alert, ID: w.ID(), Kind: kindOf(*w)}
 		if w.Lapse != "" {
@@ -94,6 +97,9 @@ func (n Notice) masked(m *activities.Masker) Notice {
 
 // title says in one line what the notice is about.
 func (n Notice) title() string {
+	if len(n.Items) == 0 {
+		return n.rest()
+	}
 	title := n.Items[0].title()
 	if more := len(n.Items) - 1 + n.More; more > 0 {
 		title += fmt.Sprintf(", and %d more", more)
@@ -175,7 +181,7 @@ func (n Notice) rest() string {
 	if n.More == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Besides these, %d more wait: starter list --needs-person", n.More)
+	return "Not shown, as they were too many: " + activities.CountOf(n.More, "alert") + "; see starter list --needs-person"
 }
 
 // isUrgent reports whether it is neither gathered nor held back at night.

@@ -55,7 +55,8 @@ func (d Desk) sendNtfy(ctx context.Context, c Ntfy, n Notice) error {
 	if slices.ContainsFunc(n.Items, Item.isUrgent) {
 		m.Priority = high
 	}
-	if first := n.Items[0]; first.Page != "" {
+	if len(n.Items) > 0 && n.Items[0].Page != "" {
+		first := n.Items[0]
 		m.Click = first.Page
 		m.Actions = []ntfyAction{{"view", "Look and decide", first.Page}, {"view", "The task", first.TaskPage}}
 	}

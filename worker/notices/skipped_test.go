@@ -239,3 +239,17 @@ func TestQuietHoursAreThoseInWhichItIsTold(t *testing.T) {
 	require.Equal(t, []string{"3h30m0s new late escalated escalated"}, n.told)
 	require.Less(t, n.rounds, 40, "it does not wake for nothing")
 }
+
+// A signal that cannot be read holds up no other.
+func TestAnUnreadableSignalIsDropped(t *testing.T) {
+	n := newNight(t, Channel{})
+	n.env.RegisterDelayedCallback(func() {
+		n.env.SignalWorkflow(protocol.SignalWaiting, "x")
+		n.env.SignalWorkflow(protocol.SignalWaiting, []protocol.Waiting{atGate("second", activities.High)})
+		n.env.SignalWorkflow(protocol.SignalWaiting, "x")
+	}, 5*time.Minute)
+	n.env.RegisterDelayedCallback(func() { n.env.SignalWorkflow(protocol.SignalWaiting, "x") }, 10*time.Minute)
+	n.after(20*time.Minute, func() { n.decided["deploy"], n.decided["second"] = true, true })
+	n.run(atGate("deploy", activities.High))
+	require.Equal(t, []string{"0s new deploy", "5m0s new second"}, n.told)
+}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
@@ -297,5 +298,21 @@ func TestMailIsSentWithTLSOnly(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, string(body), stepPage)
 		})
+	}
+}
+
+// What was too much to be kept is told by itself, however a channel does it.
+func TestWhatWasTooMuchIsTold(t *testing.T) {
+	url, got := receiver(t, http.StatusOK)
+	secrets := map[activities.OwnSecret]string{"URL": url + "/topic", "KEY": "a-secret-key"}
+	for more, want := range map[int]string{1: "Not shown, as they were too many: 1 alert;", 7: "Not shown, as they were too many: 7 alerts;"} {
+		for _, c := range []Channel{{Slack: &Slack{URL: "URL"}}, {Ntfy: &Ntfy{URL: "URL"}}} {
+			after := desk(c, secrets).Deliver(t.Context(), noon, protocol.Notices{Channel: "ops", More: more})
+			require.Equal(t, protocol.Notices{Channel: "ops"}, after)
+			require.Contains(t, string((<-got).body), want)
+		}
+		d := desk(Channel{Webhook: &Webhook{URL: "URL", Key: "KEY"}}, secrets)
+		d.Deliver(t.Context(), noon, protocol.Notices{Channel: "ops", More: more})
+		require.Contains(t, string((<-got).body), fmt.Sprintf(`"items":[],"more":%d}`, more))
 	}
 }

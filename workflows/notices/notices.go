@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/workflows/calls"
 	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
@@ -23,8 +25,8 @@ func Notices(ctx workflow.Context, n protocol.Notices) error {
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: time.Minute},
 	})
 	for {
-		receive(signals, &n)
-		if len(n.Waiting) == 0 {
+		receive(ctx, signals, &n)
+		if n.IsEmpty() {
 			return nil
 		}
 		if workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
@@ -37,7 +39,7 @@ func Notices(ctx workflow.Context, n protocol.Notices) error {
 		}
 		n = next
 		workflow.SetCurrentDetails(ctx, describe(n))
-		if len(n.Waiting) > 0 && signals.Len() == 0 {
+		if !n.IsEmpty() && signals.Len() == 0 {
 			if err := awaitDue(ctx, signals, &n); err != nil {
 				return err
 			}
@@ -45,12 +47,17 @@ func Notices(ctx workflow.Context, n protocol.Notices) error {
 	}
 }
 
-// receive takes up what has come.
-func receive(signals workflow.ReceiveChannel, n *protocol.Notices) {
+// receive takes up what has come. What cannot be read is dropped: it would hold up the rest for ever.
+func receive(ctx workflow.Context, signals workflow.ReceiveChannel, n *protocol.Notices) {
 	for {
-		var waiting []protocol.Waiting
-		if !signals.ReceiveAsync(&waiting) {
+		var raw converter.RawValue
+		if !signals.ReceiveAsync(&raw) {
 			return
+		}
+		var waiting []protocol.Waiting
+		if err := calls.ReadInput(raw, &waiting); err != nil {
+			workflow.GetLogger(ctx).Warn("a signal cannot be read, and is dropped", "reason", err)
+			continue
 		}
 		n.Add(waiting)
 	}
@@ -64,11 +71,7 @@ func awaitDue(ctx workflow.Context, signals workflow.ReceiveChannel, n *protocol
 		workflow.TimerOptions{Summary: "next notice"})
 	workflow.NewSelector(ctx).
 		AddFuture(due, func(workflow.Future) {}).
-		AddReceive(signals, func(from workflow.ReceiveChannel, _ bool) {
-			var waiting []protocol.Waiting
-			from.Receive(ctx, &waiting)
-			n.Add(waiting)
-		}).
+		AddReceive(signals, func(from workflow.ReceiveChannel, _ bool) { receive(ctx, from, n) }).
 		AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {}).
 		Select(ctx)
 	return ctx.Err()

@@ -51,8 +51,12 @@ func NoticesID(queue, channel string) string { return queue + "-notices-" + chan
 // maxWaiting bounds the bytes that a channel keeps.
 const maxWaiting = 250_000
 
+// IsEmpty reports whether there is nothing to tell.
+func (n Notices) IsEmpty() bool { return len(n.Waiting) == 0 && n.More == 0 }
+
 // Add has the channel keep what waits, each once. Another opening of a gate takes the place of the
-// one before.
+// one before. A full channel counts what it cannot keep: first gates of low and medium risk, those
+// that were told before the others.
 func (n *Notices) Add(all []Waiting) {
 	for _, w := range all {
 		i := slices.IndexFunc(n.Waiting, w.replaces)
@@ -63,9 +67,24 @@ func (n *Notices) Add(all []Waiting) {
 			n.Waiting[i] = w
 		}
 	}
+	if len(payload.KeepFirst(n.Waiting, maxWaiting)) == len(n.Waiting) {
+		return
+	}
+	slices.SortStableFunc(n.Waiting, func(a, b Waiting) int { return a.spare() - b.spare() })
 	kept := payload.KeepFirst(n.Waiting, maxWaiting)
 	n.More += len(n.Waiting) - len(kept)
 	n.Waiting = kept
+}
+
+// spare is the higher, the sooner a full channel can do without it.
+func (w Waiting) spare() (n int) {
+	if w.MayWait() {
+		n = 2
+	}
+	if w.Told > 0 {
+		n++
+	}
+	return n
 }
 
 // replaces reports whether it is told instead of what the channel knows.

@@ -32,3 +32,28 @@ func TestWhatAChannelCannotKeepIsCounted(t *testing.T) {
 	require.Positive(t, n.More)
 	require.Equal(t, 300, len(n.Waiting)+n.More)
 }
+
+// What is urgent, or was not told, is kept the longest.
+func TestAFullChannelDropsWhatIsToldAndLowFirst(t *testing.T) {
+	n := Notices{Waiting: []Waiting{}}
+	add := func(step string, risk activities.Risk, size int) {
+		n.Add([]Waiting{{Alert: Alert{Step: step, State: Gated, Risk: risk, Reason: strings.Repeat("x", size)}}})
+	}
+	const quarter = maxWaiting / 4
+	add("told", activities.Low, quarter)
+	n.Waiting[0].Told = 1
+	add("low", activities.Low, quarter)
+	add("high", activities.High, quarter)
+	add("second", activities.High, quarter)
+	steps := func() (steps []string) {
+		for _, w := range n.Waiting {
+			steps = append(steps, w.Step)
+		}
+		return steps
+	}
+	require.Equal(t, []string{"high", "second", "low"}, steps())
+	require.Equal(t, 1, n.More)
+	add("third", activities.High, quarter)
+	require.Equal(t, []string{"high", "second", "third"}, steps())
+	require.Equal(t, 2, n.More)
+}
