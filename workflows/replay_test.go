@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -56,7 +57,7 @@ func replay(t *testing.T, file string, other any) error {
 	}
 	for _, name := range []string{
 		protocol.AgentTaskType, protocol.RecoverType, protocol.RollbackType, protocol.RedoType, protocol.LateSweepType,
-		protocol.PlanTaskType, protocol.ClearPlanType, environment.WorkflowType,
+		protocol.PlanTaskType, protocol.ClearPlanType, environment.WorkflowType, protocol.NoticesType,
 	} {
 		r.RegisterWorkflowWithOptions(other, workflow.RegisterOptions{Name: name})
 	}
@@ -301,6 +302,7 @@ var followUps = map[string]struct {
 			return cleared.WorkflowID
 		},
 	},
+	"noticed": {func() *world { return &world{steps: chain("a")} }, (*live).notice},
 	"looked-again": {
 		func() *world {
 			w := &world{steps: chain("a", "b"), do: refusing("b")}
@@ -326,6 +328,46 @@ func (l *live) plan() string {
 		protocol.PlanTaskType, json.RawMessage(`{"name": "release"}`))
 	require.NoError(l, err)
 	return run.GetID()
+}
+
+// notice has a channel told of what waits, which cannot be reached at first, and returns the id of the
+// workflow that did.
+func (l *live) notice() string {
+	queue := l.Name() + "-notices"
+	wk := worker.New(l.client, queue, worker.Options{})
+	workflows.Register(wk, nil)
+	wk.RegisterActivityWithOptions(func(_ context.Context, now time.Time, n protocol.Notices) (protocol.Notices, error) {
+		n.Next = now.Add(time.Hour)
+		switch {
+		case n.Failures == 0:
+			n.Failures, n.Trouble, n.Next = 1, "ops.example.com did not answer", now.Add(time.Second)
+		case len(n.Waiting) == 2:
+			n.Waiting = nil
+		}
+		return n, nil
+	}, activity.RegisterOptions{Name: protocol.NoticesActivity})
+	require.NoError(l, wk.Start())
+	l.Cleanup(wk.Stop)
+	id := protocol.NoticesID(queue, "ops")
+	hand := func(step string) {
+		_, err := l.client.SignalWithStartWorkflow(l.Context(), id, protocol.SignalWaiting,
+			[]protocol.Waiting{{Alert: protocol.Alert{Task: "release", Step: step, State: protocol.Gated}}},
+			client.StartWorkflowOptions{TaskQueue: queue}, protocol.NoticesType, protocol.Notices{Channel: "ops"})
+		require.NoError(l, err)
+	}
+	hand("a")
+	require.Eventually(l, func() bool {
+		tried := 0
+		for _, e := range l.eventsOf(l.Context(), id, "") {
+			if e.GetActivityTaskCompletedEventAttributes() != nil {
+				tried++
+			}
+		}
+		return tried == 2
+	}, 20*time.Second, 20*time.Millisecond)
+	require.NoError(l, l.client.SignalWorkflow(l.Context(), id, "", protocol.SignalWaiting, "unreadable"))
+	hand("b")
+	return id
 }
 
 // rollback rolls back the committed task, or one step of it with what builds on it.

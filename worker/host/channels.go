@@ -24,7 +24,7 @@ func (b builtin) sendNotices(ctx context.Context, now time.Time, n protocol.Noti
 	desk := notices.Desk{Channels: b.config.Notices, Page: b.config.Page, Read: workerSecrets{b.config}.Read,
 		Masker: masker, Look: b.look, Hand: b.hand}
 	next := desk.Deliver(ctx, now, n)
-	if next.Failures > n.Failures {
+	if next.Failures > n.Failures || next.Trouble != "" && next.Trouble != n.Trouble {
 		activity.GetMetricsHandler(ctx).WithTags(map[string]string{"channel": n.Channel}).Counter(unsent).Inc(1)
 		activity.GetLogger(ctx).Warn("a channel cannot be reached", "channel", n.Channel, "reason", next.Trouble)
 	}

@@ -3,6 +3,7 @@ package notices
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -50,25 +51,45 @@ func (d Desk) Deliver(ctx context.Context, now time.Time, n protocol.Notices) pr
 	n.Waiting = d.lookAgain(ctx, now, c, n.Waiting)
 	trouble := d.escalate(ctx, now, c, n.Waiting)
 	isPaused := now.Before(n.Pause)
-	due := dueIn(c, now, n.Waiting)
-	if trouble == nil && len(due)+n.More > 0 && !isPaused {
-		if trouble = d.send(ctx, c, newNotice(c, d.Page, now, due, n.More)); trouble == nil {
-			for _, w := range due {
-				w.Told, w.Last = w.Told+1, now
-			}
-			n.More = 0
-		}
+	if trouble == nil && !isPaused {
+		trouble = d.tell(ctx, now, c, &n)
 	}
 	n.Waiting = slices.DeleteFunc(n.Waiting, c.isOver)
 	switch {
 	case trouble != nil:
 		n = d.pause(now, n, trouble)
 	case !isPaused:
-		n.Failures, n.Trouble, n.Pause = 0, "", time.Time{}
+		if n.Failures > 0 {
+			n.Failures, n.Trouble, n.Pause = 0, "", time.Time{}
+		}
 		n.Next = next(c, now, n.Waiting)
 	}
 	return n
 }
+
+// tell sends one notice of what is due, if anything is.
+func (d Desk) tell(ctx context.Context, now time.Time, c Channel, n *protocol.Notices) error {
+	due := dueIn(c, now, n.Waiting)
+	if len(due)+n.More == 0 {
+		return nil
+	}
+	err := d.send(ctx, c, newNotice(c, d.Page, now, due, n.More))
+	some, isSome := errors.AsType[toldSome](err)
+	if err != nil && !isSome {
+		return err
+	}
+	for _, w := range due {
+		w.Told, w.Last = w.Told+1, now
+	}
+	n.More, n.Failures, n.Trouble, n.Pause = 0, 0, "", time.Time{}
+	if isSome {
+		n.Trouble = d.Masker.String(some.Error())
+	}
+	return nil
+}
+
+// toldSome says why a notice that has reached somebody has not reached all.
+type toldSome struct{ error }
 
 // pause has the channel send nothing for a while after a failure.
 func (d Desk) pause(now time.Time, n protocol.Notices, trouble error) protocol.Notices {

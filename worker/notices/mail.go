@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,27 +22,55 @@ const (
 	startTLS    = "smtp"
 )
 
+// sendMail sends each address a message of its own: a server refuses a message with one address that
+// it does not take.
 func (d Desk) sendMail(ctx context.Context, m Mail, n Notice) error {
 	client, err := d.dialer(m)
 	if err != nil {
 		return err
 	}
+	var all []*mail.Msg
+	for _, to := range m.To {
+		message, err := m.message(to, n)
+		if err != nil {
+			return err
+		}
+		all = append(all, message)
+	}
+	if err = client.DialAndSendWithContext(ctx, all...); err == nil {
+		return nil
+	}
+	var problems []error
+	for _, message := range all {
+		if message.HasSendError() {
+			problems = append(problems, message.SendError())
+		}
+	}
+	if len(problems) > 0 {
+		err = errors.Join(problems...)
+	}
+	err = fmt.Errorf("mail through %s: %w", m.Server, err)
+	if slices.ContainsFunc(all, (*mail.Msg).IsDelivered) {
+		return toldSome{err}
+	}
+	return err
+}
+
+// message is a notice as one for an address.
+func (m Mail) message(to string, n Notice) (*mail.Msg, error) {
 	message := mail.NewMsg()
 	if err := message.From(m.From); err != nil {
-		return fmt.Errorf("mail.from: %w", err)
+		return nil, fmt.Errorf("mail.from: %w", err)
 	}
-	if err := message.To(m.To...); err != nil {
-		return fmt.Errorf("mail.to: %w", err)
+	if err := message.To(to); err != nil {
+		return nil, fmt.Errorf("mail.to: %w", err)
 	}
 	_, domain, _ := strings.Cut(m.From, "@")
 	message.SetMessageIDWithValue(n.ID + "@" + strings.TrimRight(domain, ">"))
 	message.SetDateWithValue(n.At)
 	message.Subject("[Unwind] " + n.title())
 	message.SetBodyString(mail.TypeTextPlain, n.text())
-	if err := client.DialAndSendWithContext(ctx, message); err != nil {
-		return fmt.Errorf("mail through %s: %w", m.Server, err)
-	}
-	return nil
+	return message, nil
 }
 
 // dialer makes what connects to the server, always with TLS.

@@ -109,9 +109,10 @@ func (n Notice) title() string {
 
 // title says in one line what is to be decided.
 func (i Item) title() string {
-	what := "task " + i.Task
+	name := func(s string) string { return activities.Visible(payload.Clip(s, payload.MaxName)) }
+	what := "task " + name(i.Task)
 	if i.Step != "" {
-		what = fmt.Sprintf("step %s of task %s", i.Step, i.Task)
+		what = fmt.Sprintf("step %s of task %s", name(i.Step), name(i.Task))
 	}
 	switch {
 	case i.Kind == Lapsed:
@@ -168,7 +169,7 @@ func (n Notice) text() string {
 		if item.Page != "" {
 			b.WriteString(item.Page + "\n")
 		} else {
-			fmt.Fprintf(&b, "starter show %s\n", item.Task)
+			fmt.Fprintf(&b, "starter show %s\n", activities.Visible(item.Task))
 		}
 		b.WriteString("\n")
 	}

@@ -14,6 +14,7 @@ type block struct {
 	Elements []element `json:"elements,omitempty"`
 }
 
+// text is plain where it may be an agent's: nothing in it formats, links or names anybody.
 type text struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -38,7 +39,7 @@ func (d Desk) sendSlack(ctx context.Context, s Slack, n Notice) error {
 		return err
 	}
 	section := func(s string) block {
-		return block{Type: "section", Text: &text{"mrkdwn", payload.Clip(escapeSlack.Replace(s), maxSection)}}
+		return block{Type: "section", Text: &text{"plain_text", payload.Clip(escapeSlack.Replace(s), maxSection)}}
 	}
 	var blocks []block
 	for _, item := range n.Items {
@@ -52,7 +53,8 @@ func (d Desk) sendSlack(ctx context.Context, s Slack, n Notice) error {
 	if rest := n.rest(); rest != "" {
 		blocks = append(blocks, section(rest))
 	}
-	return d.postJSON(ctx, address, map[string]any{"text": escapeSlack.Replace(n.title()), "blocks": blocks}, nil)
+	return d.postJSON(ctx, address, map[string]any{
+		"text": escapeSlack.Replace(n.title()), "mrkdwn": false, "blocks": blocks}, nil)
 }
 
 func button(label, address string) element {

@@ -19,6 +19,7 @@ import (
 	"net/mail"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,9 +123,9 @@ func TestSlackGetsWhatIsAskedWithTwoButtons(t *testing.T) {
 	r := <-got
 	require.Equal(t, "/services/T/B/key", r.path)
 	require.JSONEq(t, `{
-		"text": "Step deploy of task release waits for approval (risk: high)",
+		"text": "Step deploy of task release waits for approval (risk: high)", "mrkdwn": false,
 		"blocks": [
-			{"type": "section", "text": {"type": "mrkdwn", "text": "`+strings.Join([]string{
+			{"type": "section", "text": {"type": "plain_text", "text": "`+strings.Join([]string{
 		"Step deploy of task release waits for approval (risk: high)", "file.write: write &lt;1&gt; file &amp; more",
 		"the task file asks",
 		"Since 2026-05-04 12:00 UTC; without an answer it counts as rejected at 2026-05-04 16:00 UTC",
@@ -187,6 +188,7 @@ func TestAChannelThatFailsSaysWhyAndNotWhere(t *testing.T) {
 // post is a mail server that takes what its only user sends.
 type post struct {
 	needsLogin bool
+	refused    []string
 	got        chan *mail.Message
 }
 
@@ -214,7 +216,12 @@ func (l *letter) Mail(string, *smtp.MailOptions) error {
 	}
 	return nil
 }
-func (*letter) Rcpt(string, *smtp.RcptOptions) error { return nil }
+func (l *letter) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if slices.Contains(l.post.refused, to) {
+		return &smtp.SMTPError{Code: 550, Message: "no such user here"}
+	}
+	return nil
+}
 func (l *letter) Data(r io.Reader) error {
 	m, err := mail.ReadMessage(r)
 	if err == nil {
@@ -272,7 +279,7 @@ func TestMailIsSentWithTLSOnly(t *testing.T) {
 		"not known":      {scheme: "smtp", offersTLS: true, isStranger: true, want: "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &post{needsLogin: c.password != "", got: make(chan *mail.Message, 1)}
+			p := &post{needsLogin: c.password != "", got: make(chan *mail.Message, 2)}
 			port, ca := serveMail(t, p, c.implicit, c.offersTLS)
 			m := &Mail{Server: c.scheme + "://localhost:" + port, CA: ca, From: "Unwind <unwind@example.com>",
 				To: []string{"ann@example.com", "bob@example.com"}}
@@ -290,9 +297,12 @@ func TestMailIsSentWithTLSOnly(t *testing.T) {
 				return
 			}
 			require.Empty(t, after.Trouble)
-			got := <-p.got
+			var got *mail.Message
+			for _, to := range []string{"<ann@example.com>", "<bob@example.com>"} {
+				got = <-p.got
+				require.Equal(t, to, got.Header.Get("To"))
+			}
 			require.Equal(t, "[Unwind] Step deploy of task release waits for approval (risk: high)", got.Header.Get("Subject"))
-			require.Equal(t, "<ann@example.com>, <bob@example.com>", got.Header.Get("To"))
 			require.Regexp(t, `^<[0-9a-f]{12}@example\.com>$`, got.Header.Get("Message-Id"))
 			body, err := io.ReadAll(got.Body)
 			require.NoError(t, err)
@@ -315,4 +325,36 @@ func TestWhatWasTooMuchIsTold(t *testing.T) {
 		d.Deliver(t.Context(), noon, protocol.Notices{Channel: "ops", More: more})
 		require.Contains(t, string((<-got).body), fmt.Sprintf(`"items":[],"more":%d}`, more))
 	}
+}
+
+// Names are those that an agent chose.
+func TestATitleShowsNamesAsTheyAre(t *testing.T) {
+	long := strings.Repeat("x", 300)
+	require.Equal(t, `Step a\u202eb of task `+strings.Repeat("x", 199)+"… is parked",
+		Item{Alert: protocol.Alert{Task: long, Step: "a\u202eb", State: "parked"}}.title())
+	require.Contains(t, Notice{Items: []Item{{Alert: protocol.Alert{Task: "a\u202eb"}}}}.text(), `starter show a\u202eb`)
+}
+
+// An address that is refused silences no other, and is shown until all are reached.
+func TestMailReachesTheAddressesThatAreTaken(t *testing.T) {
+	p := &post{refused: []string{"bob@example.com"}, got: make(chan *mail.Message, 10)}
+	port, ca := serveMail(t, p, false, true)
+	d := desk(Channel{Remind: time.Hour, Mail: &Mail{Server: "smtp://localhost:" + port, CA: ca,
+		From: "unwind@example.com", To: []string{"bob@example.com", "ann@example.com"}}}, nil)
+	after := deliver(t, d, atGate("deploy", activities.High))
+	require.Equal(t, 1, after.Waiting[0].Told)
+	require.Zero(t, after.Failures)
+	require.Contains(t, after.Trouble, "no such user here")
+	require.Contains(t, after.Trouble, "bob@example.com")
+	require.Equal(t, "<ann@example.com>", (<-p.got).Header.Get("To"))
+	require.Equal(t, after.Trouble, d.Deliver(t.Context(), noon.Add(time.Minute), after).Trouble)
+	require.Empty(t, p.got)
+
+	p.refused = append(p.refused, "ann@example.com")
+	failed := deliver(t, d, atGate("deploy", activities.High))
+	require.Zero(t, failed.Waiting[0].Told)
+	require.Equal(t, 1, failed.Failures)
+
+	p.refused = nil
+	require.Empty(t, d.Deliver(t.Context(), noon.Add(time.Hour), after).Trouble)
 }

@@ -80,7 +80,11 @@ func awaitDue(ctx workflow.Context, signals workflow.ReceiveChannel, n *protocol
 // describe says in the Temporal UI what the channel has to tell.
 func describe(n protocol.Notices) string {
 	text := "in its care: " + activities.CountOf(len(n.Waiting)+n.More, "alert") + "\n"
-	if n.Trouble != "" {
+	switch {
+	case n.Trouble == "":
+	case n.Failures == 0:
+		text = fmt.Sprintf("**not everybody is told**: %s\n\n", payload.Cell(n.Trouble)) + text
+	default:
 		text = fmt.Sprintf("**failing**, attempt number %d: %s\n\n", n.Failures, payload.Cell(n.Trouble)) + text
 	}
 	return activities.Visible(text)

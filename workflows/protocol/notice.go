@@ -35,7 +35,8 @@ type Notices struct {
 	More int `json:"more,omitempty"`
 	// Next is when something is due again.
 	Next time.Time `json:"next,omitzero"`
-	// Failures counts in a row how often the channel could not be reached, and Trouble says why.
+	// Failures counts in a row how often the channel could not be reached, and Trouble says why, or
+	// why not everybody was told.
 	Failures int    `json:"failures,omitempty"`
 	Trouble  string `json:"trouble,omitempty"`
 	// Pause is until when nothing is sent after a failure.
