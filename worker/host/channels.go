@@ -34,8 +34,8 @@ func (b builtin) sendNotices(ctx context.Context, now time.Time, n protocol.Noti
 // askLimit bounds one question to a task.
 const askLimit = 5 * time.Second
 
-// look asks a task whether something still waits. If that cannot be known, it does.
-func (b builtin) look(ctx context.Context, w protocol.Waiting) (protocol.Waiting, bool) {
+// look asks a task whether something still waits. If that cannot be known, it does, with an error.
+func (b builtin) look(ctx context.Context, w protocol.Waiting) (protocol.Waiting, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	var step protocol.StepNow
@@ -44,7 +44,7 @@ func (b builtin) look(ctx context.Context, w protocol.Waiting) (protocol.Waiting
 		err = value.Get(&step)
 	}
 	if _, isGone := errors.AsType[*serviceerror.NotFound](err); isGone {
-		return w, false
+		return w, false, nil
 	}
 	switch {
 	case err != nil:
@@ -54,11 +54,11 @@ func (b builtin) look(ctx context.Context, w protocol.Waiting) (protocol.Waiting
 		}
 	case w.State == protocol.Gated && protocol.IsLapse(w.Step, step.Step.Error):
 		w.Lapse = step.Step.Error
-		return w, true
+		return w, true, nil
 	default:
-		return w, false
+		return w, false, nil
 	}
-	return w, b.isOpen(ctx, w.Task)
+	return w, b.isOpen(ctx, w.Task), err
 }
 
 // isOpen reports whether a task has not ended, as far as that can be known: one that was terminated

@@ -21,8 +21,8 @@ type Desk struct {
 	// Masker hides the values of secrets in whatever leaves the desk.
 	Masker *activities.Masker
 	// Look asks the task whether something still waits, and for what is new about it. If that cannot be
-	// known, it waits.
-	Look func(context.Context, protocol.Waiting) (now protocol.Waiting, waits bool)
+	// known, it waits, and the error says why.
+	Look func(context.Context, protocol.Waiting) (now protocol.Waiting, waits bool, err error)
 	// Hand hands to another channel what waits.
 	Hand func(ctx context.Context, channel string, all []protocol.Waiting) error
 }
@@ -121,12 +121,16 @@ func (d Desk) lookAgain(ctx context.Context, now time.Time, c Channel, all []pro
 		acts := isDue(c.tellAt(w, now), now) || isDue(c.escalateAt(w), now)
 		age := now.Sub(lookedAt(w))
 		if !at.IsZero() && (isDue(at, now) || acts && age >= freshFor || isRound && age >= lookEvery/2) {
-			asked, waits := d.Look(ctx, w)
+			asked, waits, err := d.Look(ctx, w)
 			if !waits {
 				continue
 			}
 			w = asked
-			w.Looked = now
+			if err != nil {
+				w.Unanswered = now
+			} else {
+				w.Looked, w.Unanswered = now, time.Time{}
+			}
 		}
 		still = append(still, w)
 	}

@@ -62,7 +62,7 @@ func (c Channel) lookAt(w protocol.Waiting) time.Time {
 	default: // it should have lapsed
 		next = lookedAt(w).Add(freshFor)
 	}
-	return next
+	return later(next, w.Unanswered.Add(freshFor))
 }
 
 // lookedAt is when the task last said that it still waits.

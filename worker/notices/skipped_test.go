@@ -44,13 +44,13 @@ func newNight(t *testing.T, c Channel) *night {
 	t.Cleanup(s.Close)
 	c.Webhook = &Webhook{URL: "URL", Key: "KEY"}
 	d := desk(c, map[activities.OwnSecret]string{"URL": s.URL, "KEY": "a-secret-key"})
-	d.Look = func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool) {
+	d.Look = func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool, error) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.lapsed[w.Step] {
 			w.Lapse = protocol.Lapse("nobody", w.Step, 4*time.Hour)
 		}
-		return w, !n.decided[w.Step]
+		return w, !n.decided[w.Step], nil
 	}
 	d.Hand = func(_ context.Context, channel string, all []protocol.Waiting) error {
 		n.mu.Lock()
@@ -211,7 +211,7 @@ func TestAPauseIsOver(t *testing.T) {
 // Another worker may know the channel: nothing is forgotten, told or handed on.
 func TestAWorkerWithoutTheChannelForgetsNothing(t *testing.T) {
 	d := desk(Channel{Slack: &Slack{URL: "URL"}}, nil)
-	d.Look = func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool) { return w, false }
+	d.Look = func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool, error) { return w, false, nil }
 	parked := protocol.Waiting{Alert: protocol.Alert{Task: "release", Step: "deploy", State: "parked",
 		Digest: "sha256:1", At: noon}, Told: 1, Last: noon}
 	before := protocol.Notices{Channel: "renamed", Waiting: []protocol.Waiting{parked, atGate("deploy", activities.Low)}}
@@ -252,4 +252,27 @@ func TestAnUnreadableSignalIsDropped(t *testing.T) {
 	n.after(20*time.Minute, func() { n.decided["deploy"], n.decided["second"] = true, true })
 	n.run(atGate("deploy", activities.High))
 	require.Equal(t, []string{"0s new deploy", "5m0s new second"}, n.told)
+}
+
+// What cannot be asked is kept and told, and asked again soon.
+func TestATaskThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	d := desk(Channel{Slack: &Slack{URL: "URL"}}, nil)
+	w := atGate("deploy", activities.High)
+	w.Told, w.Last = 1, noon
+	n := protocol.Notices{Channel: "ops", Waiting: []protocol.Waiting{w}}
+	now := noon.Add(lookEvery)
+	answered := d.Deliver(t.Context(), now, n)
+	require.Equal(t, now, answered.Waiting[0].Looked)
+	require.Equal(t, now.Add(lookEvery), answered.Next)
+
+	look := d.Look
+	d.Look = func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool, error) {
+		return w, true, errors.New("no worker answers")
+	}
+	n.Waiting = []protocol.Waiting{w}
+	silent := d.Deliver(t.Context(), now, n)
+	require.Zero(t, silent.Waiting[0].Looked)
+	require.Equal(t, now.Add(freshFor), silent.Next)
+	d.Look = look
+	require.Equal(t, silent.Next, d.Deliver(t.Context(), silent.Next, silent).Waiting[0].Looked)
 }

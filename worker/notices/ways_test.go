@@ -72,7 +72,7 @@ func desk(c Channel, secrets map[activities.OwnSecret]string) Desk {
 	}
 	return Desk{
 		Channels: []Channel{c}, Page: "https://unwind.example.com/", Masker: m,
-		Look: func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool) { return w, true },
+		Look: func(_ context.Context, w protocol.Waiting) (protocol.Waiting, bool, error) { return w, true, nil },
 		Read: func(name activities.OwnSecret) (string, error) {
 			if value, known := secrets[name]; known {
 				return value, nil

@@ -17,6 +17,8 @@ type Waiting struct {
 	Last time.Time `json:"last,omitzero"`
 	// Looked is when the task was last asked whether it still waits; zero: it has just said so.
 	Looked time.Time `json:"looked,omitzero"`
+	// Unanswered is when the task was last asked and did not answer; zero if it has answered since.
+	Unanswered time.Time `json:"unanswered,omitzero"`
 	// Escalated says that another channel was told of it, and From which one has handed it over.
 	Escalated bool   `json:"escalated,omitempty"`
 	From      string `json:"from,omitempty"`
