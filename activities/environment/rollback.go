@@ -164,7 +164,7 @@ func (a *rollback) goesPast(ctx context.Context, name string, to Checkpoint) (p 
 		p.tasks, p.lines = append(p.tasks, w.Task), append(p.lines, line)
 	}
 	if more := len(p.lines) - maxPast; more > 0 {
-		p.lines = append(p.lines[:maxPast], "- and what "+activities.CountOf(more, "more task")+" has changed")
+		p.lines = append(p.lines[:maxPast], "- and the changes of "+activities.CountOf(more, "more task"))
 	}
 	for _, what := range unknown[:min(len(unknown), maxSince)] {
 		p.lines = append(p.lines, "! "+what)

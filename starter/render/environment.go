@@ -72,7 +72,7 @@ func wrote(t environment.TaskWrote) string {
 	case !t.Ended.IsZero():
 		how = "ended " + terminal.LocalTime(t.Ended, time.DateTime)
 	}
-	return fmt.Sprintf("task %s, %s: %s, last at %s", terminal.OneLine(t.Task), how, strings.Join(t.Parts, ", "),
+	return fmt.Sprintf("task %s, %s: %s, last at %s", terminal.OneLine(t.Task), how, strings.Join(t.Names(), ", "),
 		terminal.LocalTime(t.At, time.DateTime))
 }
 
@@ -139,6 +139,9 @@ func Stage(w io.Writer, s environment.Passed) {
 func WayForward(w io.Writer, r environment.RolledBack) {
 	for _, each := range r.Past {
 		fmt.Fprintln(w, "taken back: what was done by", wrote(each))
+	}
+	if r.MorePast > 0 {
+		fmt.Fprintf(w, "taken back: the changes of %s\n", terminal.Plural(r.MorePast, "more task"))
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintln(w, "note:", terminal.OneLine(note))

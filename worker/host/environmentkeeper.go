@@ -200,7 +200,7 @@ func (k environmentKeeper) Wrote(ctx context.Context, name, to string) (wrote []
 		}
 		c.Parts = slices.DeleteFunc(c.Parts, func(p environment.KeptPart) bool { return !v.Document.Has(p) })
 		for _, t := range all.Past(c) {
-			wrote = append(wrote, steps.Wrote{Task: t.Task, Parts: t.Parts, At: t.At, Open: t.Open})
+			wrote = append(wrote, steps.Wrote{Task: t.Task, Parts: t.Names(), At: t.At, Open: t.Open})
 		}
 		unknown = all.Unknown(c)
 	}

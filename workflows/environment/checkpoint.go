@@ -44,10 +44,12 @@ type Checkpoint struct {
 	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
 	Bytes int64 `json:"size_bytes"`
 	// RolledBackTo is where the rollback went whose safety checkpoint it is, PutBack are the parts that
-	// it put back, and Past are the tasks whose changes it has taken back.
+	// it put back, Past are the tasks whose changes it has taken back, and MorePast is how many more
+	// there are.
 	RolledBackTo string      `json:"rolled_back_to,omitempty"`
 	PutBack      []string    `json:"put_back,omitempty"`
 	Past         []TaskWrote `json:"past,omitempty"`
+	MorePast     int         `json:"more_past,omitempty"`
 
 	Created time.Time  `json:"created_at"`
 	Parts   []KeptPart `json:"parts"`
@@ -290,8 +292,9 @@ type RolledBack struct {
 	// Safety is how the environment was before: roll back to it to go forward again.
 	Safety Checkpoint `json:"safety_checkpoint"`
 	Stages []Passed   `json:"stages"`
-	// Past are the tasks whose changes it has taken back.
-	Past []TaskWrote `json:"past,omitempty"`
+	// Past are the tasks whose changes it has taken back, and MorePast is how many more there are.
+	Past     []TaskWrote `json:"past,omitempty"`
+	MorePast int         `json:"more_past,omitempty"`
 	// Notes say what the rollback has not touched.
 	Notes []string `json:"notes,omitempty"`
 }

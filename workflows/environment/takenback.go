@@ -21,7 +21,7 @@ func (v View) TakenBack() map[string][]TakenBack {
 	found := map[string][]TakenBack{}
 	for _, c := range v.Checkpoints {
 		for _, t := range c.Past {
-			for _, part := range t.Parts {
+			for _, part := range t.Names() {
 				if by := takenBackBy(v.Checkpoints, t.Task, part, time.Time{}); by == c.ID {
 					found[t.Task] = addPart(found[t.Task], c, part)
 				}
@@ -39,7 +39,7 @@ func takenBackBy(all []Checkpoint, task, part string, before time.Time) (safety 
 		if !slices.Contains(c.PutBack, part) || !before.IsZero() && !c.Created.Before(before) {
 			continue
 		}
-		hasIt := func(t TaskWrote) bool { return t.Task == task && slices.Contains(t.Parts, part) }
+		hasIt := func(t TaskWrote) bool { return t.Task == task && slices.Contains(t.Names(), part) }
 		if slices.ContainsFunc(c.Past, hasIt) {
 			return c.ID
 		}

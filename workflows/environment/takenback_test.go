@@ -12,7 +12,7 @@ func TestWhatIsTakenBackFollowsTheRollbacks(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	both := []string{"code", "uploads"}
 	first := Checkpoint{ID: "first", Created: at(1)}
-	wrote := TaskWrote{Task: "task", Parts: both, At: at(2)}
+	wrote := TaskWrote{Task: "task", Parts: []PartWrote{{"code", at(2)}, {"uploads", at(2)}}, At: at(2)}
 	back := Checkpoint{ID: "back", Environment: "shop", Created: at(3), RolledBackTo: "first", PutBack: both,
 		Past: []TaskWrote{wrote}}
 	later := Checkpoint{ID: "later", Created: at(4)} // has not what the task had changed

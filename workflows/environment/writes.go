@@ -57,13 +57,41 @@ type Tasks struct {
 	Blind []string `json:"blind,omitempty"`
 }
 
-// TaskWrote is a task that has changed parts, by its last change.
+// TaskWrote is a task that has changed parts, by its last change of any of them.
 type TaskWrote struct {
-	Task  string    `json:"task"`
-	Parts []string  `json:"parts"`
-	At    time.Time `json:"at"`
-	Open  bool      `json:"open,omitempty"`
-	Ended time.Time `json:"ended,omitzero"`
+	Task  string      `json:"task"`
+	Parts []PartWrote `json:"parts"`
+	At    time.Time   `json:"at"`
+	Open  bool        `json:"open,omitempty"`
+	Ended time.Time   `json:"ended,omitzero"`
+}
+
+// PartWrote is the last change of a part by a task.
+type PartWrote struct {
+	Part string    `json:"part"`
+	At   time.Time `json:"at"`
+}
+
+// Names are the parts that the task has changed.
+func (t TaskWrote) Names() (names []string) {
+	for _, p := range t.Parts {
+		names = append(names, p.Part)
+	}
+	return names
+}
+
+func (t *TaskWrote) add(p PartWrote) {
+	i := slices.IndexFunc(t.Parts, func(have PartWrote) bool { return have.Part == p.Part })
+	switch {
+	case i < 0:
+		t.Parts = append(t.Parts, p)
+		slices.SortFunc(t.Parts, func(a, b PartWrote) int { return cmp.Compare(a.Part, b.Part) })
+	case p.At.After(t.Parts[i].At):
+		t.Parts[i].At = p.At
+	}
+	if p.At.After(t.At) {
+		t.At = p.At
+	}
 }
 
 // maxEnded is how many writes of tasks that have ended a host tells of, and maxPast how many tasks a
@@ -139,27 +167,38 @@ func (t *Tasks) Add(w Writes) {
 		}
 		have := &t.Tasks[i]
 		have.Open = have.Open || each.Open
-		if each.At.After(have.At) {
-			have.At = each.At
-		}
-		if !slices.Contains(have.Parts, each.Part) {
-			have.Parts = append(have.Parts, each.Part)
-			slices.Sort(have.Parts)
-		}
+		have.add(PartWrote{each.Part, each.At})
 	}
-	slices.SortFunc(t.Tasks, func(a, b TaskWrote) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Task, b.Task)) })
+	slices.SortFunc(t.Tasks, newestFirst)
 }
 
+func newestFirst(a, b TaskWrote) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Task, b.Task)) }
+
 // Past are the tasks whose changes a rollback to a checkpoint takes back: those that have changed one
-// of its parts since it was taken.
+// of its parts since it was taken, each with these parts only.
 func (t Tasks) Past(to Checkpoint) (past []TaskWrote) {
 	for _, each := range t.Tasks {
-		isPart := func(p KeptPart) bool { return slices.Contains(each.Parts, p.Name) }
-		if each.At.After(to.Created) && slices.ContainsFunc(to.Parts, isPart) {
-			past = append(past, each)
+		gone := each
+		gone.Parts, gone.At = nil, time.Time{}
+		for _, p := range each.Parts {
+			isIt := func(kept KeptPart) bool { return kept.Name == p.Part }
+			if p.At.After(to.Created) && slices.ContainsFunc(to.Parts, isIt) {
+				gone.add(p)
+			}
+		}
+		if len(gone.Parts) > 0 {
+			past = append(past, gone)
 		}
 	}
-	return past[:min(len(past), maxPast)]
+	slices.SortFunc(past, newestFirst)
+	return past
+}
+
+// FitPast drops the oldest of the tasks that a rollback goes past where they are too many, and
+// returns how many.
+func FitPast(past []TaskWrote) (fits []TaskWrote, more int) {
+	fits = past[:min(len(past), maxPast)]
+	return fits, len(past) - len(fits)
 }
 
 // Unknown says what is not known of the tasks whose changes a rollback to a checkpoint takes back.

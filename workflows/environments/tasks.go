@@ -55,8 +55,9 @@ type going struct {
 	to   environment.Checkpoint
 	// asker is the task that has asked for it; empty: none has.
 	asker string
-	// past are the tasks that it goes past, and notes say which are not known.
+	// past are the tasks that it goes past, and more is how many more; notes say which are not known.
 	past  []environment.TaskWrote
+	more  int
 	notes []string
 }
 
@@ -69,7 +70,7 @@ func (k *keeper) pastAgain(ctx workflow.Context, task string) (int, error) {
 			k.Name)
 	}
 	err := k.goPast(ctx, g)
-	return len(g.past), err
+	return len(g.past) + g.more, err
 }
 
 // goPast finds the tasks whose changes a rollback to a checkpoint takes back. It refuses to take any
@@ -93,14 +94,17 @@ func (k *keeper) goPast(ctx workflow.Context, g *going) error {
 	isOwn := func(t environment.TaskWrote) bool { return t.Task == g.asker }
 	for _, t := range all.Tasks {
 		touches := slices.ContainsFunc(g.to.Parts, func(p environment.KeptPart) bool {
-			return k.Has(p) && slices.Contains(t.Parts, p.Name)
+			return k.Has(p) && slices.Contains(t.Names(), p.Name)
 		})
 		if t.Open && touches && !isOwn(t) {
 			return protocol.RefuseRequestf(environment.Busy,
 				"task %s has not ended, and has changed %s: wait for it, or end it; nothing was touched", t.Task,
-				strings.Join(t.Parts, ", "))
+				strings.Join(t.Names(), ", "))
 		}
 	}
-	g.past, g.notes = slices.DeleteFunc(all.Past(g.to), isOwn), all.Unknown(g.to)
+	to := g.to
+	to.Parts = slices.DeleteFunc(slices.Clone(to.Parts), func(p environment.KeptPart) bool { return !k.Has(p) })
+	g.past, g.more = environment.FitPast(slices.DeleteFunc(all.Past(to), isOwn))
+	g.notes = all.Unknown(to)
 	return nil
 }

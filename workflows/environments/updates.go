@@ -65,7 +65,7 @@ func (k *keeper) keep(ctx workflow.Context, c environment.Checkpoint,
 		return s.Checkpoint, protocol.RefuseRequestf(environment.Failed, "%v", err)
 	}
 	s.Notes, s.Pinned, s.NeededBy = c.Notes, c.Pinned, c.NeededBy
-	s.RolledBackTo, s.PutBack, s.Past = c.RolledBackTo, c.PutBack, c.Past
+	s.RolledBackTo, s.PutBack, s.Past, s.MorePast = c.RolledBackTo, c.PutBack, c.Past, c.MorePast
 	for _, host := range s.Others(k.home) {
 		if err := k.call(ctx, host, "hold what checkpoint "+c.ID+" has there", environment.HoldActivity,
 			environment.Holding{Environment: k.Name, Checkpoint: c.ID, Entries: s.On(host)}, nil); err != nil {
@@ -121,7 +121,7 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 		return answer, protocol.RefuseRequestf(environment.Bad, "no part of environment %s is in checkpoint %s", k.Name, r.To)
 	}
 	if safety, err := k.find(r.Safety); err == nil { // the call was repeated, after it was answered
-		answer.Safety, answer.Past = safety.Checkpoint, safety.Past
+		answer.Safety, answer.Past, answer.MorePast = safety.Checkpoint, safety.Past, safety.MorePast
 		var steps []environment.Done
 		err := k.call(ctx, "", "read what "+id+" has done", environment.DoneActivity, id, &steps)
 		answer.Stages = k.Stages(steps)
@@ -146,10 +146,11 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	if err != nil {
 		return answer, err
 	}
-	answer.Stages, answer.Past, answer.Notes = k.Stages(steps), k.going.past, append(answer.Notes, k.going.notes...)
+	answer.Stages, answer.Notes = k.Stages(steps), append(answer.Notes, k.going.notes...)
+	answer.Past, answer.MorePast = k.going.past, k.going.more
 	answer.Safety, err = k.keep(ctx, environment.Checkpoint{ID: r.Safety, Task: id, Trigger: environment.PreRollback,
 		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy, RolledBackTo: r.To,
-		PutBack: k.putBack(target), Past: answer.Past}, steps)
+		PutBack: k.putBack(target), Past: answer.Past, MorePast: answer.MorePast}, steps)
 	return answer, err
 }
 
