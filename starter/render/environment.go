@@ -58,7 +58,7 @@ func TasksOf(w io.Writer, v environment.View, t environment.Tasks) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprintf(w, "tasks are known that have changed parts since %s\n", terminal.LocalTime(t.Since, time.DateTime))
-	for _, what := range t.Unread {
+	for _, what := range append(slices.Clip(t.Unread), v.Unknown(t.Since)...) {
 		fmt.Fprintln(w, "not known:", terminal.OneLine(what))
 	}
 }

@@ -263,7 +263,11 @@ func (c *Client) addWaiting(ctx context.Context, t *Listed) error {
 // addStandings says of tasks that have ended what became of them since.
 func (c *Client) addStandings(ctx context.Context, found []Listed) (unknown []string, err error) {
 	var ended []string
+	oldest := time.Now()
 	for _, t := range found {
+		if !t.Closed.IsZero() && t.Started.Before(oldest) {
+			oldest = t.Started
+		}
 		if !t.Closed.IsZero() && t.Task != "" && !slices.Contains(ended, t.Task) {
 			ended = append(ended, t.Task)
 		}
@@ -275,7 +279,7 @@ func (c *Client) addStandings(ctx context.Context, found []Listed) (unknown []st
 	if err != nil {
 		return nil, c.explainMissingAttributes(ctx, err)
 	}
-	back, err := c.takenBack(ctx)
+	back, err := c.takenBack(ctx, oldest)
 	if err != nil {
 		return nil, err
 	}

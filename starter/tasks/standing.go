@@ -92,7 +92,7 @@ func (c *Client) Standing(ctx context.Context, t Run) (Standing, error) {
 	var by recovery.Run
 	s.Now, by = family.Of(t.ID)
 	s.By = by.WorkflowID
-	back, err := c.takenBack(ctx)
+	back, err := c.takenBack(ctx, t.Started)
 	if err != nil {
 		return s, err
 	}

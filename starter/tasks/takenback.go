@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-62bf7108/unwind/workflows/environment"
@@ -26,20 +28,23 @@ func (t takenBack) of(id, by string) []environment.TakenBack {
 	return append(slices.Clip(t.by[id]), t.by[by]...)
 }
 
-// takenBack asks each environment of the namespace, all beside each other. One without a worker does
-// not answer, and is said not to.
-func (c *Client) takenBack(ctx context.Context) (found takenBack, err error) {
+// takenBack asks each environment of the namespace about tasks, the oldest of which began at a time.
+// All are asked beside each other, and all together within the limit of silence. What does not answer
+// by then is said not to.
+func (c *Client) takenBack(ctx context.Context, oldest time.Time) (found takenBack, err error) {
 	all, err := c.listEnvironments(ctx)
 	if err != nil {
 		return found, err
 	}
+	limited, cancel := context.WithTimeoutCause(ctx, c.silenceLimit(), errSilent)
+	defer cancel()
 	views, errs := make([]environment.View, len(all)), make([]error, len(all))
 	asked := errgroup.Group{}
 	asked.SetLimit(maxAsked)
 	for i, e := range all {
 		asked.Go(func() error {
-			if errs[i] = errNoWorker; c.HasWorker(ctx, e.queue) {
-				views[i], errs[i] = c.Environment(ctx, e.name)
+			if views[i], errs[i] = c.askForView(limited, e); limited.Err() != nil && errs[i] != nil {
+				errs[i] = context.Cause(limited)
 			}
 			return nil
 		})
@@ -53,7 +58,9 @@ func (c *Client) takenBack(ctx context.Context) (found takenBack, err error) {
 		if errs[i] != nil {
 			found.unknown = append(found.unknown, fmt.Sprintf(
 				"what rollbacks of environment %s have taken back is not known: %v", all[i].name, errs[i]))
+			continue
 		}
+		found.unknown = append(found.unknown, v.Unknown(oldest)...)
 		for task, by := range v.TakenBack() {
 			found.by[task] = append(found.by[task], by...)
 		}
@@ -61,4 +68,22 @@ func (c *Client) takenBack(ctx context.Context) (found takenBack, err error) {
 	return found, ctx.Err()
 }
 
-var errNoWorker = errors.New("no worker answers; start one")
+// askForView asks an environment for what it is, if there is a worker that can answer.
+func (c *Client) askForView(ctx context.Context, e listed) (v environment.View, err error) {
+	if err := ctx.Err(); err != nil {
+		return v, err
+	}
+	d, err := c.DescribeTaskQueue(ctx, e.queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW)
+	if err != nil {
+		return v, fmt.Errorf("whether a worker answers is not known: %w", err)
+	}
+	if len(d.GetPollers()) == 0 {
+		return v, errNoWorker
+	}
+	return c.Environment(ctx, e.name)
+}
+
+var (
+	errNoWorker = errors.New("no worker answers; start one")
+	errSilent   = errors.New("it has not answered in time")
+)

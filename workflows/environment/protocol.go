@@ -118,6 +118,8 @@ type Start struct {
 	Document Document `json:"document"`
 	// Home is the host of an environment that has continued as new.
 	Home string `json:"home,omitempty"`
+	// Rollbacks are those of an environment that has continued as new.
+	Rollbacks Rollbacks `json:"rollbacks,omitzero"`
 }
 
 // CheckpointRequest is the argument of UpdateCheckpoint.
@@ -198,6 +200,7 @@ type View struct {
 	// Doing is what is under way; nil if nothing is.
 	Doing       *Operation   `json:"doing,omitempty"`
 	Checkpoints []Checkpoint `json:"checkpoints"`
+	Rollbacks   Rollbacks    `json:"rollbacks"`
 	Usage       Usage        `json:"storage_usage"`
 }
 

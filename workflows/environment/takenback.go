@@ -1,8 +1,12 @@
 package environment
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // TakenBack is a rollback that has taken back what a task had changed.
@@ -15,15 +19,64 @@ type TakenBack struct {
 	At         time.Time `json:"at"`
 }
 
+// Rollbacks are those that an environment has gone through, the newest first. They stay known when
+// their checkpoints are dropped.
+type Rollbacks struct {
+	All []Rollback `json:"all,omitempty"`
+	// Since is the time after which all are known; zero: always.
+	Since time.Time `json:"known_since,omitzero"`
+}
+
+// Rollback is one that an environment has gone through.
+type Rollback struct {
+	// Safety is the checkpoint that it has taken first, at At. To is where it went, taken at Created.
+	Safety  string    `json:"safety"`
+	At      time.Time `json:"at"`
+	To      string    `json:"to"`
+	Created time.Time `json:"created_at"`
+	// Parts are those that it put back, Past the tasks whose changes it has taken back, and MorePast is
+	// how many more there are.
+	Parts    []string    `json:"parts"`
+	Past     []TaskWrote `json:"past,omitempty"`
+	MorePast int         `json:"more_past,omitempty"`
+}
+
+// maxRollbacks is how many rollbacks stay known, and maxPastInAll how many tasks in all of them: they
+// have to fit into an answer.
+const (
+	maxRollbacks = 100
+	maxPastInAll = 1000
+)
+
+// Add adds those that the checkpoints of an environment tell of, and drops the oldest that do not fit.
+func (r *Rollbacks) Add(stored []Stored) {
+	for _, s := range stored {
+		isIt := func(have Rollback) bool { return have.Safety == s.ID }
+		if s.RolledBackTo == "" || !s.Created.After(r.Since) || slices.ContainsFunc(r.All, isIt) {
+			continue
+		}
+		r.All = append(r.All, Rollback{Safety: s.ID, At: s.Created, To: s.RolledBackTo, Created: s.RolledBackToCreated,
+			Parts: s.PutBack, Past: s.Past, MorePast: s.MorePast})
+	}
+	slices.SortFunc(r.All, func(a, b Rollback) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Safety, b.Safety)) })
+	tasks := 0
+	for i, each := range r.All {
+		if tasks += len(each.Past); i > 0 && (i >= maxRollbacks || tasks > maxPastInAll) {
+			r.All, r.Since = r.All[:i], each.At
+			return
+		}
+	}
+}
+
 // TakenBack tells by which rollbacks what tasks had changed is taken back now: the tasks by their
-// ids. Going forward again ends that. It is known as long as the safety checkpoint is there.
+// ids. Going forward again ends that. See [Rollbacks.Unknown].
 func (v View) TakenBack() map[string][]TakenBack {
 	found := map[string][]TakenBack{}
-	for _, c := range v.Checkpoints {
-		for _, t := range c.Past {
+	for _, r := range v.Rollbacks.All {
+		for _, t := range r.Past {
 			for _, part := range t.Names() {
-				if by := takenBackBy(v.Checkpoints, t.Task, part, time.Time{}); by == c.ID {
-					found[t.Task] = addPart(found[t.Task], c, part)
+				if by := v.Rollbacks.takenBackBy(t.Task, part, time.Time{}); by == r.Safety {
+					found[t.Task] = addPart(found[t.Task], v.Document.Name, r, part)
 				}
 			}
 		}
@@ -31,32 +84,45 @@ func (v View) TakenBack() map[string][]TakenBack {
 	return found
 }
 
+// Unknown says what is not known of what rollbacks have taken back of tasks, the oldest of which began
+// at a time.
+func (v View) Unknown(oldest time.Time) (notes []string) {
+	if oldest.Before(v.Rollbacks.Since) {
+		notes = append(notes, fmt.Sprintf(
+			"what rollbacks of environment %s have taken back of tasks that began before %s is not known any more",
+			v.Document.Name, v.Rollbacks.Since.UTC().Format(time.RFC3339)))
+	}
+	for _, r := range v.Rollbacks.All {
+		if r.MorePast > 0 && oldest.Before(r.At) {
+			notes = append(notes, fmt.Sprintf("the rollback of environment %s to %s at %s has gone past %s, which are not told",
+				v.Document.Name, r.To, r.At.UTC().Format(time.RFC3339), activities.CountOf(r.MorePast, "more task")))
+		}
+	}
+	return notes
+}
+
 // takenBackBy is the safety checkpoint of the rollback by which a part did not have, before a time,
-// what a task had changed; empty: it had it. The zero time is now. What a rollback has put back is as
-// it was when the checkpoint was taken that it went back to.
-func takenBackBy(all []Checkpoint, task, part string, before time.Time) (safety string) {
-	for _, c := range all { // the newest first
-		if !slices.Contains(c.PutBack, part) || !before.IsZero() && !c.Created.Before(before) {
+// what a task had changed; empty: it had it, or that is not known. The zero time is now. What a
+// rollback has put back is as it was when the checkpoint was taken that it went back to.
+func (r Rollbacks) takenBackBy(task, part string, before time.Time) (safety string) {
+	for _, each := range r.All {
+		if !slices.Contains(each.Parts, part) || !before.IsZero() && !each.At.Before(before) {
 			continue
 		}
 		hasIt := func(t TaskWrote) bool { return t.Task == task && slices.Contains(t.Names(), part) }
-		if slices.ContainsFunc(c.Past, hasIt) {
-			return c.ID
+		if slices.ContainsFunc(each.Past, hasIt) {
+			return each.Safety
 		}
-		to := slices.IndexFunc(all, func(each Checkpoint) bool { return each.ID == c.RolledBackTo })
-		if to < 0 {
-			return ""
-		}
-		return takenBackBy(all, task, part, all[to].Created)
+		return r.takenBackBy(task, part, each.Created)
 	}
 	return ""
 }
 
-func addPart(all []TakenBack, c Checkpoint, part string) []TakenBack {
-	i := slices.IndexFunc(all, func(t TakenBack) bool { return t.Safety == c.ID })
+func addPart(all []TakenBack, environment string, r Rollback, part string) []TakenBack {
+	i := slices.IndexFunc(all, func(t TakenBack) bool { return t.Safety == r.Safety })
 	if i < 0 {
-		return append(all, TakenBack{Environment: c.Environment, Checkpoint: c.RolledBackTo, Safety: c.ID,
-			Parts: []string{part}, At: c.Created})
+		return append(all, TakenBack{Environment: environment, Checkpoint: r.To, Safety: r.Safety,
+			Parts: []string{part}, At: r.At})
 	}
 	all[i].Parts = append(all[i].Parts, part)
 	return all

@@ -23,6 +23,7 @@ type keeper struct {
 	home   string
 	stored []environment.Stored // the newest first
 	isRead bool                 // stored is what the host has
+	rolled environment.Rollbacks
 	doing  *environment.Operation
 	going  *going // the rollback that is under way
 	closed bool
@@ -33,7 +34,7 @@ func Environment(ctx workflow.Context, start environment.Start) error {
 	if err := start.Document.Check(); err != nil {
 		return protocol.Refusef("%v", err)
 	}
-	k := &keeper{Document: start.Document, home: start.Home}
+	k := &keeper{Document: start.Document, home: start.Home, rolled: start.Rollbacks}
 	if err := k.serve(ctx); err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func Environment(ctx workflow.Context, start environment.Start) error {
 		return nil
 	}
 	return workflow.NewContinueAsNewError(ctx, environment.WorkflowType, environment.Start{Document: k.Document,
-		Home: k.home})
+		Home: k.home, Rollbacks: k.rolled})
 }
 
 // serve answers what is asked of the environment.
@@ -77,7 +78,8 @@ func (k *keeper) serve(ctx workflow.Context) error {
 }
 
 func (k *keeper) view() environment.View {
-	v := environment.View{Document: k.Document, Host: k.home, Doing: k.doing, Checkpoints: []environment.Checkpoint{}}
+	v := environment.View{Document: k.Document, Host: k.home, Doing: k.doing, Checkpoints: []environment.Checkpoint{},
+		Rollbacks: k.rolled}
 	for _, s := range k.stored {
 		v.Checkpoints = append(v.Checkpoints, s.Checkpoint)
 	}
@@ -87,7 +89,8 @@ func (k *keeper) view() environment.View {
 
 // read finds the host of the environment, and reads what it has stored.
 func (k *keeper) read(ctx workflow.Context) error {
-	if k.home == "" {
+	isNew := k.home == ""
+	if isNew {
 		k.home = k.On
 	}
 	k.doing = &environment.Operation{What: "read the list of checkpoints from the host", Since: workflow.Now(ctx)}
@@ -98,6 +101,9 @@ func (k *keeper) read(ctx workflow.Context) error {
 	}
 	if err := k.update(ctx, "list the checkpoints", environment.ListActivity, k.Name); err != nil {
 		return err
+	}
+	if isNew && len(k.stored) > 0 { // another workflow has had it, and its rollbacks went with that one
+		k.rolled = environment.Rollbacks{Since: workflow.Now(ctx)}
 	}
 	k.isRead, k.doing = true, nil
 	k.show(ctx)
@@ -134,6 +140,7 @@ func (k *keeper) update(ctx workflow.Context, summary, activity string, argument
 	err := k.call(ctx, k.home, summary, activity, argument, &stored)
 	if err == nil {
 		k.stored = stored
+		k.rolled.Add(stored)
 	}
 	return err
 }
