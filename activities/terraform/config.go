@@ -140,15 +140,17 @@ func New(c Config) (activities.World, error) {
 	if w.looks, err = journal.Open(filepath.Join(c.State, "looks")); err != nil {
 		return activities.World{}, err
 	}
+	notices := c.notices()
 	if err := w.sweepLooks(); err != nil {
-		return activities.World{}, err
+		notices = append(notices, fmt.Sprintf("terraform: working copies of configurations that are no longer needed could "+
+			"not be removed, and there may be secrets in them: remove %s: %v", w.looks.Dir(), err))
 	}
 	return activities.World{
 		Name:    Name,
 		Actions: actionsOf(w),
 		Journal: func(context.Context) (string, error) { return j.Mark() },
 		Records: journal.Records{Journal: j},
-		Notices: c.notices(),
+		Notices: notices,
 	}, nil
 }
 
@@ -211,12 +213,8 @@ func (w *world) look(ctx context.Context, e activities.Entry, do func(*world) er
 
 // forgetLook removes the working copy of an entry that changes nothing: a look that was killed has left
 // it, and there may be secrets in it.
-func (w *world) forgetLook(e activities.Entry) error {
-	t, err := w.looks.Token(e.Token)
-	if err != nil {
-		return err
-	}
-	return os.RemoveAll(t.Dir())
+func (w *world) forgetLook(ctx context.Context, e activities.Entry) error {
+	return w.look(ctx, e, func(*world) error { return nil })
 }
 
 // sweepLooks removes the working copies that killed looks have left, whose undo may never come.

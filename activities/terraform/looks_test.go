@@ -1,8 +1,10 @@
 package terraform
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,4 +42,24 @@ func TestAKilledLookLeavesNoConfiguration(t *testing.T) {
 	b.open()
 	require.NoDirExists(t, left.Dir())
 	require.FileExists(t, filepath.Join(busy.Dir(), "main.tf"))
+
+	// An undo on another host, or beside a look, removes nothing.
+	ended, end := context.WithCancel(b.ctx)
+	end()
+	for _, name := range []string{VerifyAction, CompareAction} {
+		a, _, _ := b.of(name, map[string]any{"checkpoint": "cp-none"})
+		_, err = a.Undo(ended, other, activities.Decision{})
+		require.ErrorIs(t, err, context.Canceled, name)
+		elsewhere := other
+		elsewhere.Place.Journal = "another"
+		_, err = a.Undo(b.ctx, elsewhere, activities.Decision{})
+		require.Equal(t, activities.WrongPlace, activities.TypeOf(err), name)
+		require.FileExists(t, filepath.Join(busy.Dir(), "main.tf"), name)
+	}
+
+	// What cannot be removed keeps no worker from starting.
+	require.NoError(t, os.Mkdir(filepath.Join(looks.Dir(), "tokens", "strange"), 0o700))
+	w, err := New(b.config())
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(w.Notices, "\n"), "there may be secrets in them: remove "+looks.Dir())
 }

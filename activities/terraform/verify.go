@@ -100,8 +100,8 @@ func (a *verifyAction) Apply(ctx context.Context, e activities.Entry, s activiti
 }
 
 // Undo implements activities.Action.
-func (a *verifyAction) Undo(_ context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
-	return activities.Undone{Outcome: activities.Nothing, Observed: "it changed nothing"}, a.forgetLook(e)
+func (a *verifyAction) Undo(ctx context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
+	return activities.Undone{Outcome: activities.Nothing, Observed: "it changed nothing"}, a.forgetLook(ctx, e)
 }
 
 // Observe implements activities.Action.
