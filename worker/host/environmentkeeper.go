@@ -118,6 +118,11 @@ func whoOf(s steps.Step) string { return fmt.Sprintf("task %s, step %s", s.Task,
 // ask sends an update, and waits for its result. It does not end what it has asked for: sent again,
 // the update waits for that.
 func (k environmentKeeper) ask(ctx context.Context, name, update string, result any, arguments ...any) error {
+	return explainKeeper(name, k.send(ctx, name, update, result, arguments...))
+}
+
+// send is ask with the error as it comes.
+func (k environmentKeeper) send(ctx context.Context, name, update string, result any, arguments ...any) error {
 	handle, err := k.server.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: environment.WorkflowID(name), UpdateName: update, Args: arguments,
 		WaitForStage: client.WorkflowUpdateStageAccepted,
@@ -125,7 +130,7 @@ func (k environmentKeeper) ask(ctx context.Context, name, update string, result 
 	if err == nil {
 		err = handle.Get(ctx, result)
 	}
-	return explainKeeper(name, err)
+	return err
 }
 
 // busyRetry is when a step asks again, of an environment that is busy.
@@ -145,7 +150,7 @@ func explainKeeper(name string, err error) error {
 	switch why := refused.Type(); why {
 	case environment.Busy:
 		typed.NextRetry = busyRetry
-	case environment.Failed:
+	case environment.Failed, environment.Open:
 		typed.Type = activities.Unsuccessful
 	case environment.Unknown, environment.Bad:
 		typed.Type = activities.Refused
@@ -198,6 +203,9 @@ func (k environmentKeeper) Wrote(ctx context.Context, name, to string) (wrote []
 		if c.ID != to {
 			continue
 		}
+		if err := unheard(all, c); err != nil {
+			return nil, nil, err
+		}
 		c.Parts = slices.DeleteFunc(c.Parts, func(p environment.KeptPart) bool { return !v.Document.Has(p) })
 		for _, t := range all.Past(c) {
 			wrote = append(wrote, steps.Wrote{Task: t.Task, Parts: t.Names(), At: t.At, Open: t.Open})
@@ -209,11 +217,33 @@ func (k environmentKeeper) Wrote(ctx context.Context, name, to string) (wrote []
 
 // Past implements steps.Keeper.
 func (k environmentKeeper) Past(ctx context.Context, name, task string) (past int, err error) {
-	err = k.ask(ctx, name, environment.UpdatePast, &past, task)
-	if refused, is := errors.AsType[*activities.Error](err); is {
-		refused.Type = activities.Unsuccessful // whoever waits for the rollback is told at once
+	err = k.send(ctx, name, environment.UpdatePast, &past, task)
+	return past, explainPast(name, err)
+}
+
+// explainPast is explainKeeper for a look at tasks: a host or a database that does not answer may answer
+// later, and nothing is stopped until then.
+func explainPast(name string, err error) error {
+	explained := explainKeeper(name, err)
+	answer, is := errors.AsType[*temporal.ApplicationError](err)
+	if typed, isTyped := errors.AsType[*activities.Error](explained); is && isTyped && answer.Type() == environment.Failed {
+		typed.Type, typed.NextRetry = activities.ActionFailed, busyRetry
 	}
-	return past, err
+	return explained
+}
+
+// unheard is an error for a later try while it cannot be told which tasks a rollback to a checkpoint
+// goes past: whoever approves it would be shown too few.
+func unheard(all environment.Tasks, to environment.Checkpoint) error {
+	isBlind := func(p environment.KeptPart) bool { return slices.Contains(all.Blind, p.Name) }
+	if len(all.Silent) == 0 && !slices.ContainsFunc(to.Parts, isBlind) {
+		return nil
+	}
+	err := activities.Errorf(activities.ActionFailed,
+		"which tasks have changed the parts of checkpoint %s cannot be told now; try again: %s", to.ID,
+		strings.Join(all.Unread, "; "))
+	err.NextRetry = busyRetry
+	return err
 }
 
 // Cancel implements steps.Keeper.

@@ -81,6 +81,8 @@ const (
 	Pinned = "CheckpointPinned"
 	// Busy: another operation is under way.
 	Busy = "EnvironmentBusy"
+	// Open: a task that has not ended has changed what a rollback that stops the unit would put back.
+	Open = "TaskOpen"
 	// Bad: the request is at fault.
 	Bad = "BadRequest"
 	// Failed: the task has failed, and undone what it had done.

@@ -51,8 +51,9 @@ type Tasks struct {
 	Tasks []TaskWrote `json:"tasks"`
 	// Since is the time from which on all of them are known; before that, some may be forgotten.
 	Since time.Time `json:"known_since"`
-	// Unread says which records could not be read.
+	// Unread says which records could not be read, and Silent are the hosts that have not answered.
 	Unread []string `json:"unread,omitempty"`
+	Silent []string `json:"silent,omitempty"`
 	// Blind are parts of whose own world the records could not be listed now.
 	Blind []string `json:"blind,omitempty"`
 }

@@ -20,6 +20,7 @@ const tasksPatience = 10 * time.Second
 // a host does not tell soon is not known.
 func (k *keeper) tasks(ctx workflow.Context) (environment.Tasks, error) {
 	return k.askTasks(ctx, tasksPatience, func(all *environment.Tasks, host string, err error) error {
+		all.Silent = append(all.Silent, host)
 		all.Unread = append(all.Unread, fmt.Sprintf("host %s does not answer: %s", host, compensations.Reason(err)))
 		return nil
 	})
@@ -69,13 +70,14 @@ func (k *keeper) pastAgain(ctx workflow.Context, task string) (int, error) {
 		return 0, protocol.RefuseRequestf(environment.Bad, "task %s is no rollback of environment %s that is under way", task,
 			k.Name)
 	}
-	err := k.goPast(ctx, g)
+	err := k.goPast(ctx, g, environment.Open)
 	return len(g.past) + g.more, err
 }
 
 // goPast finds the tasks whose changes a rollback to a checkpoint takes back. It refuses to take any
-// from a task that has not ended, except from the one that has asked for the rollback.
-func (k *keeper) goPast(ctx workflow.Context, g *going) error {
+// from a task that has not ended, except from the one that has asked for the rollback: open is the type
+// of that error.
+func (k *keeper) goPast(ctx workflow.Context, g *going, open string) error {
 	all, err := k.askTasks(ctx, hostPatience, func(_ *environment.Tasks, host string, err error) error {
 		return protocol.RefuseRequestf(environment.Failed,
 			"host %s has not told which tasks have changed parts there, and nothing was touched: %s", host,
@@ -97,7 +99,7 @@ func (k *keeper) goPast(ctx workflow.Context, g *going) error {
 			return k.Has(p) && slices.Contains(t.Names(), p.Name)
 		})
 		if t.Open && touches && !isOwn(t) {
-			return protocol.RefuseRequestf(environment.Busy,
+			return protocol.RefuseRequestf(open,
 				"task %s has not ended, and has changed %s: wait for it, or end it; nothing was touched", t.Task,
 				strings.Join(t.Names(), ", "))
 		}

@@ -133,7 +133,7 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	if r.Step != nil {
 		k.going.asker = r.Step.Task
 	}
-	if err := k.goPast(ctx, k.going); err != nil {
+	if err := k.goPast(ctx, k.going, environment.Busy); err != nil {
 		return answer, err
 	}
 	var neededBy []environment.Step
