@@ -161,7 +161,8 @@ func (w *world) compareNow(ctx context.Context, e activities.Entry, was *checkpo
 }
 
 // Undo implements activities.Action.
-func (a *compareAction) Undo(ctx context.Context, e activities.Entry, _ activities.Decision) (activities.Undone, error) {
+func (a *compareAction) Undo(ctx context.Context, e activities.Entry,
+	_ activities.Decision) (activities.Undone, error) {
 	return activities.Undone{Outcome: activities.Nothing, Observed: "it changed nothing"}, a.forgetLook(ctx, e)
 }
 
