@@ -198,7 +198,11 @@ func (b boundAction) observe(ctx context.Context, e Entry) (Observation, error) 
 
 func (b boundAction) release(ctx context.Context, e Entry) error {
 	_, err := callAction(ctx, b.host, b.name, &e, func(ctx context.Context, _ *Masker) (struct{}, error) {
-		return struct{}{}, errors.Join(b.action.Release(ctx, e), b.forgetPass(e.Token), b.forgetDecisions(e.Token))
+		err := b.action.Release(ctx, e)
+		if err == nil {
+			err = b.forgetDecisions(e)
+		}
+		return struct{}{}, errors.Join(err, b.forgetPass(e.Token))
 	}, func(s struct{}) struct{} { return s })
 	return err
 }
@@ -259,7 +263,7 @@ func (r *Registry) bind(host Host, e Entry) (boundAction, error) {
 		return boundAction{}, Errorf(Refused, "this worker does not know the action %q", e.Action)
 	}
 	return boundAction{action: a, name: e.Action, host: host, records: r.worlds[WorldOf(e.Action)].Records,
-		intent: a.Spec().Intent}, nil
+		readOnly: a.Spec().ReadOnly, intent: a.Spec().Intent}, nil
 }
 
 func ownerOf(info activity.Info) Owner {

@@ -187,6 +187,13 @@ func (p UndoPolicy) Compact() UndoPolicy {
 	return p
 }
 
+// identity tells entries apart whose undos would do something else. The policy only bounds an undo.
+func (e Entry) identity() Digest {
+	e.Policy = UndoPolicy{}
+	raw, _ := json.Marshal(e) // plain data
+	return DigestOf(raw)
+}
+
 // NewToken returns the identity of a step for its world: the same on every retry and in every
 // continued run, but another one for each generation of the step and each task. Its 32 hexadecimal
 // digits are safe in a file name, a container name and a key.

@@ -41,14 +41,17 @@ type Decisions interface {
 	Begin(token string, opening Digest, by Carrying) (earlier *Carrying, err error)
 	// End notes how the call has ended; nil if the decision has yet to be carried out.
 	End(token string, opening Digest, by *Carrying) error
-	// Forget forgets the decisions about a token. It is no error if there are none.
-	Forget(token string) error
+	// Forget forgets the decisions about a token whose calls were about that entry. It is no error if
+	// there are none.
+	Forget(token string, entry Digest) error
 }
 
 // Carrying is a call that carries out a signed decision.
 type Carrying struct {
 	Run      string `json:"run"` // of the workflow
 	Activity string `json:"activity"`
+	// Entry is the identity of what it undoes.
+	Entry Digest `json:"entry"`
 	// Over means that it has had its answer.
 	Over bool `json:"over,omitempty"`
 }
@@ -70,7 +73,7 @@ func (b boundAction) asDecided(ctx context.Context, back Backward, verdict strin
 		return undo()
 	}
 	token, opening, info := back.Entry.Token, back.Decision.Signing.Opening, activity.GetInfo(ctx)
-	by := Carrying{Run: info.WorkflowExecution.RunID, Activity: info.ActivityID}
+	by := Carrying{Run: info.WorkflowExecution.RunID, Activity: info.ActivityID, Entry: back.Entry.identity()}
 	earlier, err := b.host.Decisions.Begin(token, opening, by)
 	if err != nil {
 		return Undone{}, err
@@ -127,11 +130,13 @@ func (b boundAction) proveDecision(ctx context.Context, back Backward, verdict s
 	return true, nil
 }
 
-func (b boundAction) forgetDecisions(token string) error {
-	if b.host.Decisions == nil {
+// forgetDecisions forgets what was decided about an entry whose record is gone: its undo acts no more.
+// Where no record ever was, it may.
+func (b boundAction) forgetDecisions(e Entry) error {
+	if b.host.Decisions == nil || b.records == nil || b.readOnly {
 		return nil
 	}
-	return b.host.Decisions.Forget(token)
+	return b.host.Decisions.Forget(e.Token, e.identity())
 }
 
 // ownRecord is what the worker's own journal has of a token; empty if that is nothing.

@@ -50,7 +50,11 @@ func serveSigned(t *testing.T, rules string) signed {
 	if rules != "" {
 		config.Policy = policyFile(t, rules)
 	}
-	s.ruled = ruled{serve(t, config, host.Options{Register: func(to worker.Registry) { to.RegisterWorkflow(act); to.RegisterWorkflow(takeBack) }}),
+	s.ruled = ruled{serve(t, config, host.Options{Register: func(to worker.Registry) {
+		to.RegisterWorkflow(act)
+		to.RegisterWorkflow(takeBack)
+		to.RegisterWorkflow(letGo)
+	}}),
 		filepath.Join(root, "shop.db")}
 	s.fill()
 	return s
@@ -310,13 +314,7 @@ func TestASignedDecisionAboutAnUndoCountsOnce(t *testing.T) {
 
 	forged := activities.Backward{Entry: entry, Decision: activities.Decision{Force: drift, Who: "the step's drift policy"}}
 	forged.Entry.Policy.Drift = activities.DriftForce
-	decided := func(task string, opening string) activities.Backward {
-		about := activities.Statement{Task: task, Step: entry.Step, Action: entry.Action, Token: entry.Token,
-			Opening: activities.DigestOf([]byte(opening)), Change: drift, Verdict: "force", Who: "ann",
-			At: time.Now().UTC().Truncate(time.Second)}
-		return activities.Backward{Entry: entry, Decision: activities.Decision{Force: drift, Who: "ann",
-			Signing: &activities.Signing{Task: task, Opening: about.Opening, At: about.At, Signature: s.sign("ann", about)}}}
-	}
+	decided := func(task string, opening string) activities.Backward { return s.force(task, entry, drift, opening) }
 	first := decided(run.GetID(), "the first park")
 	s.execute("UPDATE price SET amount = 40") // so that it finds another drift than it may overwrite
 	ends, _ = s.takeBack(forged, decided("elsewhere", "its park"), first, first)
@@ -329,6 +327,71 @@ func TestASignedDecisionAboutAnUndoCountsOnce(t *testing.T) {
 	ends, _ = s.takeBack(decided(run.GetID(), "the second park"))
 	require.Equal(t, []string{string(activities.Restored)}, ends)
 	require.Equal(t, 10, s.amount())
+}
+
+// letGo calls releases past the engine, and returns the type of each one's error.
+func letGo(ctx workflow.Context, entries []activities.Entry) (ends []string, err error) {
+	for _, e := range entries {
+		ctx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: e.Place.Queue,
+			StartToCloseTimeout: time.Minute, HeartbeatTimeout: 10 * time.Second})
+		app, _ := errors.AsType[*temporal.ApplicationError](workflow.ExecuteActivity(ctx, e.Action+".release", e).Get(ctx, nil))
+		end := ""
+		if app != nil {
+			end = app.Type()
+		}
+		ends = append(ends, end)
+	}
+	return ends, nil
+}
+
+// A release that does not drop the record of the decision's own step lets no signature count again.
+func TestASignedDecisionIsForgottenWithItsRecordOnly(t *testing.T) {
+	s := serveSigned(t, "")
+	run, entry := s.priced(map[string]any{"drift": "ask"})
+	s.execute("UPDATE price SET amount = 30")
+	_, drift := s.takeBack(activities.Backward{Entry: entry})
+	signed := s.force(run.GetID(), entry, drift, "the first park")
+	s.execute("UPDATE price SET amount = 40")
+	ends, _ := s.takeBack(signed)
+	require.Equal(t, []string{string(activities.Drifted)}, ends)
+
+	reader, elsewhere := entry, entry
+	reader.Action, reader.UndoType, elsewhere.Place.Journal = "sqlite.query", "sqlite.query.undo", "another"
+	require.Equal(t, []string{string(activities.Fenced), string(activities.WrongPlace), string(activities.Fenced)},
+		s.letGo(reader, elsewhere, entry), "its undo has begun")
+	s.execute("UPDATE price SET amount = 30")
+	ends, _ = s.takeBack(signed, s.force(run.GetID(), entry, drift, "the second park"))
+	require.Equal(t, []string{"Unproved", string(activities.Restored)}, ends)
+	require.Equal(t, []string{""}, s.letGo(reader))
+	require.Len(t, s.notes(), 2)
+	require.Equal(t, []string{""}, s.letGo(entry))
+	require.Empty(t, s.notes())
+}
+
+func (s signed) letGo(entries ...activities.Entry) (ends []string) {
+	run, err := s.Client.ExecuteWorkflow(s.Context(), client.StartWorkflowOptions{TaskQueue: s.Name()}, letGo, entries)
+	require.NoError(s, err)
+	require.NoError(s, run.Get(s.Context(), &ends))
+	return ends
+}
+
+// notes are the names of what the worker remembers of the decisions that it has carried out.
+func (s signed) notes() (names []string) {
+	files, err := os.ReadDir(filepath.Join(s.state, "decisions"))
+	require.NoError(s, err)
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+// force is an undo of an entry that ann has decided to force.
+func (s signed) force(task string, entry activities.Entry, drift activities.Digest, opening string) activities.Backward {
+	about := activities.Statement{Task: task, Step: entry.Step, Action: entry.Action, Token: entry.Token,
+		Opening: activities.DigestOf([]byte(opening)), Change: drift, Verdict: "force", Who: "ann",
+		At: time.Now().UTC().Truncate(time.Second)}
+	return activities.Backward{Entry: entry, Decision: activities.Decision{Force: drift, Who: "ann",
+		Signing: &activities.Signing{Task: task, Opening: about.Opening, At: about.At, Signature: s.sign("ann", about)}}}
 }
 
 // execute changes the database as somebody else.

@@ -51,12 +51,17 @@ func (d decisions) End(token string, opening activities.Digest, by *activities.C
 }
 
 // Forget implements activities.Decisions.
-func (d decisions) Forget(token string) error {
+func (d decisions) Forget(token string, entry activities.Digest) error {
 	names, err := d.list()
 	for _, name := range names {
-		if strings.HasPrefix(name, token+"-") {
-			err = errors.Join(err, d.remove(name))
+		if !strings.HasPrefix(name, token+"-") {
+			continue
 		}
+		note, failed := d.read(name)
+		if failed == nil && note.Entry == entry {
+			failed = d.remove(name)
+		}
+		err = errors.Join(err, failed)
 	}
 	return err
 }
