@@ -37,10 +37,11 @@ type Attempt struct {
 	Event int64
 	Token string
 	// Undone is what it returned; nil if it failed. Unserved means that no worker took it, Canceled
-	// that it was recalled.
+	// that it was recalled, Unproved that its worker takes only signed decisions.
 	Undone   *Undone
 	Unserved bool
 	Canceled bool
+	Unproved bool
 }
 
 // TraceOf reads a history. It recognizes a forward by the entry among its arguments: in a Forward,
@@ -100,6 +101,7 @@ func failedUndo(event *historypb.HistoryEvent, undos map[int64]string) (Attempt,
 	return Attempt{
 		Event: event.EventId, Token: token, Canceled: canceled != nil,
 		Unserved: timedOut.GetFailure().GetTimeoutFailureInfo().GetTimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START,
+		Unproved: failed.GetFailure().GetApplicationFailureInfo().GetType() == string(Unproved),
 	}, token != ""
 }
 

@@ -85,7 +85,9 @@ func TestEveryEndOfAnUndoIsInTheTrace(t *testing.T) {
 	trace, err := activities.TraceOf([]*historypb.HistoryEvent{
 		undo,
 		{EventId: 6, Attributes: &historypb.HistoryEvent_ActivityTaskFailedEventAttributes{
-			ActivityTaskFailedEventAttributes: &historypb.ActivityTaskFailedEventAttributes{ScheduledEventId: 5}}},
+			ActivityTaskFailedEventAttributes: &historypb.ActivityTaskFailedEventAttributes{ScheduledEventId: 5,
+				Failure: &failurepb.Failure{FailureInfo: &failurepb.Failure_ApplicationFailureInfo{
+					ApplicationFailureInfo: &failurepb.ApplicationFailureInfo{Type: string(activities.Unproved)}}}}}},
 		{EventId: 7, Attributes: &historypb.HistoryEvent_ActivityTaskTimedOutEventAttributes{
 			ActivityTaskTimedOutEventAttributes: &historypb.ActivityTaskTimedOutEventAttributes{ScheduledEventId: 5,
 				Failure: unserved}}},
@@ -98,7 +100,7 @@ func TestEveryEndOfAnUndoIsInTheTrace(t *testing.T) {
 	require.NoError(t, err)
 	restored := activities.Undone{Outcome: activities.Restored}
 	require.Equal(t, []activities.Attempt{
-		{Event: 6, Token: e.Token}, {Event: 7, Token: e.Token, Unserved: true},
+		{Event: 6, Token: e.Token, Unproved: true}, {Event: 7, Token: e.Token, Unserved: true},
 		{Event: 8, Token: e.Token, Canceled: true}, {Event: 9, Token: e.Token, Undone: &restored},
 	}, trace.Attempts)
 	require.Equal(t, map[string]activities.Undone{e.Token: restored}, trace.Settled)

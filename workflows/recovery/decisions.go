@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"fmt"
 
 	commonpb "go.temporal.io/api/common/v1"
@@ -116,11 +117,18 @@ func (p *parks) addAttempt(a activities.Attempt) {
 	if a.Unserved {
 		return
 	}
+	_, isShown := p.last[a.Token]
 	switch {
 	case a.Undone != nil:
 		p.last[a.Token] = *a.Undone
+	case a.Unproved && isShown: // what was shown is shown again, to be signed
 	case !a.Canceled: // a canceled undo has found out nothing
 		p.last[a.Token] = activities.Undone{Outcome: activities.Failed}
+	}
+	if a.Unproved {
+		progress := p.known.Progress[a.Token]
+		progress.State, progress.Signed = cmp.Or(progress.State, compensations.Pending), true
+		p.known.Progress[a.Token] = progress
 	}
 	for step, open := range p.open {
 		if open.entry.Token == a.Token {
@@ -160,6 +168,7 @@ func (p *parks) addResolution(dc converter.DataConverter, input *commonpb.Payloa
 		return
 	}
 	if r, err := compensations.ParseResolution(raw.Payload().GetData()); err == nil {
+		r.Task = p.known.workflow // as the run itself has filled in
 		p.apply(r)
 	}
 }

@@ -78,7 +78,7 @@ func (h *parkHistory) updates(d activities.Digest, do compensations.Do) {
 func (h *parkHistory) recoverProgress() compensations.Progress {
 	k := reading{Ledger: protocol.Ledger{
 		Entries: []activities.Entry{h.entry}, Progress: map[string]compensations.Progress{h.entry.Token: h.progress},
-	}}
+	}, workflow: "dead"}
 	require.NoError(h, ledgerReader{dc: converter.GetDefaultDataConverter()}.applyDecisions(&k, h.events, h.trace))
 	return k.Progress[h.entry.Token]
 }
@@ -178,4 +178,32 @@ func TestAParkEndsWhenItsUndoIsRecalled(t *testing.T) {
 	d = h.addPark(compensations.Waiting, "waiting for host far", 3, drifted) // no undo has found anything different since
 	h.resolves(d, compensations.Accept)
 	require.Equal(t, compensations.Accepted, h.recoverProgress().State)
+}
+
+// What a run has ignored, because its worker takes only signed decisions, decides nothing in its recovery.
+func TestABareDecisionAfterAnUnprovedOneIsIgnoredByARecoveryToo(t *testing.T) {
+	h := newTold(t)
+	h.addEnd(activities.Attempt{Undone: &drifted})
+	h.resolves(h.addPark(compensations.Parked, "changed", 1, drifted), compensations.Force)
+	h.addEnd(activities.Attempt{Unproved: true})
+	d := h.addPark(compensations.Parked, "not signed", 2, drifted)
+	h.resolves(d, compensations.Accept)
+	known := h.recoverProgress()
+	require.Equal(t, compensations.Pending, known.State)
+	require.True(t, known.Signed)
+	require.Equal(t, drifted, known.Undone, "what was shown is shown again")
+}
+
+func TestASignedForceIsForTheDeadRunsTask(t *testing.T) {
+	h := newTold(t)
+	h.addEnd(activities.Attempt{Undone: &drifted})
+	d := h.addPark(compensations.Parked, "changed", 1, drifted)
+	h.event(&historypb.HistoryEvent{Attributes: &historypb.HistoryEvent_WorkflowExecutionSignaledEventAttributes{
+		WorkflowExecutionSignaledEventAttributes: &historypb.WorkflowExecutionSignaledEventAttributes{
+			SignalName: compensations.SignalResolve, Input: h.payloads(compensations.Resolution{Step: h.entry.Step, Digest: d,
+				Do: compensations.Force, Who: "ann", Signature: "hers"}),
+		}}})
+	signing := h.recoverProgress().Decision.Signing
+	require.NotNil(t, signing)
+	require.Equal(t, "dead", signing.Task)
 }

@@ -92,7 +92,7 @@ func (l ledgerReader) readEnd(ctx context.Context, events []*historypb.HistoryEv
 	if r.wrongVersion != "" {
 		return protocol.Ledger{}, refusef(OtherVersion, id, "run %s of %s was %s", run, id, r.wrongVersion)
 	}
-	r.known = map[string]bool{}
+	r.workflow, r.known = id, map[string]bool{}
 	compensations.AddDone(r.known, r.Entries, r.Done)
 	committed := r.Committed
 	// it was reset from another

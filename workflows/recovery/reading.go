@@ -14,6 +14,7 @@ import (
 type reading struct {
 	protocol.Ledger
 
+	workflow     string          // the id of the run's
 	done         map[string]bool // the steps that are done, by token
 	known        map[string]bool // the steps whose forwards have succeeded in a history, by token
 	wrongVersion string          // why the carry of the run cannot be read; empty if it can
