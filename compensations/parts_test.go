@@ -269,3 +269,33 @@ func TestAStepWithoutAnUndoOrWithATakenIDPanics(t *testing.T) {
 		require.ErrorContains(t, env.GetWorkflowError(), name)
 	}
 }
+
+// A worker that takes only signed decisions has refused what the drift policy says: a person can sign at
+// once for the drift that is shown, and the policy forces nothing more.
+func TestWhatAWorkerWantsSignedIsShownAgain(t *testing.T) {
+	drifted := activities.Undone{Outcome: activities.Drifted, Drift: &activities.Drift{Digest: "sha256:theirs"}}
+	for do, forced := range map[compensations.Do][]activities.Digest{
+		compensations.Force: {"", "sha256:theirs", "sha256:theirs"},
+		compensations.Retry: {"", "sha256:theirs", "", ""},
+	} {
+		s := &script{steps: []plain{{ID: "a", Drift: activities.DriftForce}}, decide: map[string]compensations.Do{"a": do}}
+		s.world = &world{undo: func(_ string, n int, _ activities.Decision) (activities.Undone, error) {
+			switch {
+			case n == len(forced):
+				return restored, nil
+			case n == 2:
+				return activities.Undone{}, temporal.NewNonRetryableApplicationError("not signed", string(activities.Unproved), nil)
+			}
+			return drifted, nil
+		}}
+		s.then = func(ctx workflow.Context, saga *compensations.Saga) compensations.Report {
+			return saga.Unwind(ctx, cause)
+		}
+		require.Equal(t, compensations.Unwound, s.run(t).Status)
+		var sent []activities.Digest
+		for _, d := range s.looks {
+			sent = append(sent, d.Force)
+		}
+		require.Equal(t, forced, sent, do)
+	}
+}

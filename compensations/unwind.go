@@ -169,6 +169,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		switch {
 		case err == nil && it.overwritesDrift(undone):
 			it.Forced++
+			it.Undone = undone // which is shown if a person must sign for it
 			it.force(*undone.Drift, "the step's drift policy", "")
 			continue
 		case err == nil:
@@ -196,8 +197,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		case tries.goOn(err):
 			pause = time.Minute
 		default:
-			it.Signed = it.Signed || app != nil && app.Type() == string(activities.Unproved)
-			s.parkFailed(ctx, it, limits.Reason(err))
+			s.parkRefused(ctx, it, limits.Reason(err), app != nil && app.Type() == string(activities.Unproved))
 			return
 		}
 		spent := workflow.Now(ctx).Add(pause).Sub(began)
@@ -234,10 +234,10 @@ func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Un
 }
 
 // overwritesDrift reports whether the step's drift policy overwrites the drift that an undo has
-// found.
+// found. Once its worker has refused that, a person must sign for it.
 func (it *item) overwritesDrift(undone activities.Undone) bool {
 	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
-		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced
+		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced && !it.Signed
 }
 
 // markWaiting shows that no worker serves the entry's place.
@@ -273,6 +273,16 @@ func (s *Saga) markFailing(it *item, reason string) {
 
 func (s *Saga) parkFailed(ctx workflow.Context, it *item, reason string) {
 	it.Undone = activities.Undone{Outcome: activities.Failed}
+	s.parkUndo(ctx, it, reason)
+}
+
+// parkRefused parks an undo whose error is final. What was shown to a person who must sign for it is
+// shown again.
+func (s *Saga) parkRefused(ctx workflow.Context, it *item, reason string, isUnproved bool) {
+	if !isUnproved || it.Undone.Outcome == "" {
+		it.Undone = activities.Undone{Outcome: activities.Failed}
+	}
+	it.Signed = it.Signed || isUnproved
 	s.parkUndo(ctx, it, reason)
 }
 
