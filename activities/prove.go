@@ -39,8 +39,8 @@ type Decisions interface {
 	// Begin notes, durably, that a call carries out the decision about an opening of a token. If one did
 	// before, it returns that one, and notes nothing.
 	Begin(token string, opening Digest, by Carrying) (earlier *Carrying, err error)
-	// End notes how the call has ended; nil if the decision has yet to be carried out.
-	End(token string, opening Digest, by *Carrying) error
+	// Replace notes another call, or none, in the place of one. A note that is another by now stays.
+	Replace(token string, opening Digest, was Carrying, by *Carrying) error
 	// Forget forgets the decisions about a token whose calls were about that entry. It is no error if
 	// there are none.
 	Forget(token string, entry Digest) error
@@ -50,6 +50,7 @@ type Decisions interface {
 type Carrying struct {
 	Run      string `json:"run"` // of the workflow
 	Activity string `json:"activity"`
+	Attempt  int32  `json:"attempt"`
 	// Entry is the identity of what it undoes.
 	Entry Digest `json:"entry"`
 	// Over means that it has had its answer.
@@ -73,24 +74,42 @@ func (b boundAction) asDecided(ctx context.Context, back Backward, verdict strin
 		return undo()
 	}
 	token, opening, info := back.Entry.Token, back.Decision.Signing.Opening, activity.GetInfo(ctx)
-	by := Carrying{Run: info.WorkflowExecution.RunID, Activity: info.ActivityID, Entry: back.Entry.identity()}
-	earlier, err := b.host.Decisions.Begin(token, opening, by)
-	if err != nil {
+	by := Carrying{Run: info.WorkflowExecution.RunID, Activity: info.ActivityID, Attempt: info.Attempt,
+		Entry: back.Entry.identity()}
+	if by, err = b.beginDecided(back, verdict, by); err != nil {
 		return Undone{}, err
-	}
-	if earlier != nil && !by.mayFollow(*earlier) {
-		return Undone{}, Errorf(Unproved, "the decision of %s to %s was carried out before, and counts once; nothing was "+
-			"touched: decide about what is shown now", back.Decision.Who, verdict)
 	}
 	undone, err := undo()
 	switch {
 	case err == nil, TypeOf(err).Final() && TypeOf(err) != WorkerStopping && TypeOf(err) != BreakerOpen:
-		by.Over = true
-		return undone, errors.Join(err, b.host.Decisions.End(token, opening, &by))
-	case ctx.Err() != nil && !isWorkerStopping(ctx): // the next run of the workflow carries it out
-		return undone, errors.Join(err, b.host.Decisions.End(token, opening, nil))
+		over := by
+		over.Over = true
+		return undone, errors.Join(err, b.host.Decisions.Replace(token, opening, by, &over))
+	case by.Over: // it was carried out, though its answer was lost
+	case TypeOf(err) == BreakerOpen, errors.Is(ctx.Err(), context.Canceled) && !isWorkerStopping(ctx):
+		// the next call carries it out, perhaps in the next run of the workflow
+		return undone, errors.Join(err, b.host.Decisions.Replace(token, opening, by, nil))
 	}
 	return undone, err
+}
+
+// beginDecided notes a call that carries out a decision, and returns the note. A late end of an earlier
+// attempt then leaves it.
+func (b boundAction) beginDecided(back Backward, verdict string, by Carrying) (Carrying, error) {
+	token, opening := back.Entry.Token, back.Decision.Signing.Opening
+	earlier, err := b.host.Decisions.Begin(token, opening, by)
+	switch {
+	case err != nil || earlier == nil:
+		return by, err
+	case by.mayFollow(*earlier):
+		by.Over = earlier.Over
+		return by, b.host.Decisions.Replace(token, opening, *earlier, &by)
+	case earlier.Over:
+		return by, Errorf(Unproved, "the decision of %s to %s was carried out before, and counts once; nothing was "+
+			"touched: decide about what is shown now", back.Decision.Who, verdict)
+	}
+	return by, Errorf(Unproved, "the decision of %s to %s was being carried out when the run went on, and counts once; "+
+		"nothing was touched: sign again, about what is shown now", back.Decision.Who, verdict)
 }
 
 // proveDecision refuses an undo that is to overwrite or lose something because a person has said so,
@@ -101,7 +120,7 @@ func (b boundAction) proveDecision(ctx context.Context, back Backward, verdict s
 	if b.host.Signers == nil || verdict == verdictForce && d.Force == "" {
 		return false, nil
 	}
-	own, err := b.ownRecord(ctx, back.Entry.Token)
+	own, err := b.ownRecord(ctx, back.Entry)
 	switch {
 	case err != nil:
 		return false, err
@@ -139,21 +158,35 @@ func (b boundAction) forgetDecisions(e Entry) error {
 	return b.host.Decisions.Forget(e.Token, e.identity())
 }
 
-// ownRecord is what the worker's own journal has of a token; empty if that is nothing.
-func (b boundAction) ownRecord(ctx context.Context, token string) (Record, error) {
+// ownRecord is what the worker's own journals have of an entry; empty if that is nothing, or of a step
+// that does something else. Where several have its token, anybody may have made one: its policy is to
+// force only if all say so.
+func (b boundAction) ownRecord(ctx context.Context, e Entry) (own Record, err error) {
 	if b.records == nil {
 		return Record{}, nil
 	}
-	all, _, err := b.records.Records(ctx)
+	all, problems, err := b.records.Records(ctx)
 	if err != nil {
 		return Record{}, err
 	}
+	isFound, allForce := false, true
 	for _, r := range all {
-		if r.Entry.Token == token {
-			return r, nil
+		if r.Entry.Token != e.Token {
+			continue
+		}
+		isFound, allForce = true, allForce && r.Entry.Policy.Drift == DriftForce
+		if r.Entry.identity() == e.identity() {
+			own = r
 		}
 	}
-	return Record{}, nil
+	switch {
+	case !isFound && len(problems) > 0: // it may be there
+		return Record{}, Errorf(ActionFailed, "what this worker has recorded of the step cannot be read; nothing was "+
+			"touched: %v", errors.Join(problems...))
+	case !allForce:
+		own.Entry.Policy.Drift = DriftAsk
+	}
+	return own, nil
 }
 
 // What a person can decide about an undo that its worker has to verify: the other ways only have the

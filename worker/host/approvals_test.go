@@ -1,6 +1,8 @@
 package host_test
 
 import (
+	"cmp"
+	"context"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
@@ -36,7 +38,7 @@ type signed struct {
 	keys    map[string]ssh.Signer
 }
 
-func serveSigned(t *testing.T, rules string) signed {
+func serveSigned(t *testing.T, rules string, worlds ...activities.World) signed {
 	root, s := t.TempDir(), signed{signers: filepath.Join(t.TempDir(), "allowed_signers"), keys: map[string]ssh.Signer{}}
 	for _, name := range []string{"ann", "bob", "cy", "eve"} {
 		_, private, err := ed25519.GenerateKey(nil)
@@ -50,7 +52,7 @@ func serveSigned(t *testing.T, rules string) signed {
 	if rules != "" {
 		config.Policy = policyFile(t, rules)
 	}
-	s.ruled = ruled{serve(t, config, host.Options{Register: func(to worker.Registry) {
+	s.ruled = ruled{serve(t, config, host.Options{Worlds: worlds, Register: func(to worker.Registry) {
 		to.RegisterWorkflow(act)
 		to.RegisterWorkflow(takeBack)
 		to.RegisterWorkflow(letGo)
@@ -253,7 +255,8 @@ func takeBack(ctx workflow.Context, undos []activities.Backward) (ends []string,
 	drift := activities.Digest("")
 	for _, u := range undos {
 		ctx := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: u.Entry.Place.Queue,
-			StartToCloseTimeout: time.Minute, HeartbeatTimeout: 10 * time.Second})
+			StartToCloseTimeout: cmp.Or(u.Entry.Policy.Attempt, time.Minute), HeartbeatTimeout: 10 * time.Second,
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: int32(u.Entry.Policy.Attempts)}})
 		var undone activities.Undone
 		err := workflow.ExecuteActivity(ctx, u.Entry.UndoType, u).Get(ctx, &undone)
 		end := string(undone.Outcome)
@@ -419,4 +422,106 @@ func TestABadFileOfSignersKeepsAWorkerFromStarting(t *testing.T) {
 		Approvals: &host.ApprovalsConfig{Signers: file}},
 		host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
 	require.ErrorContains(t, err, "config: approvals: "+file+":2: ")
+}
+
+// toy is an action whose undos end as a test says, one after the other, and which keeps such records.
+type toy struct {
+	activities.Action
+
+	undos    []func(context.Context) error
+	records  []activities.Record
+	problems []error
+}
+
+func (w *toy) Spec() activities.Spec { return activities.Spec{Name: "toy.do"} }
+
+func (w *toy) Undo(ctx context.Context, _ activities.Entry, _ activities.Decision) (activities.Undone, error) {
+	undo := w.undos[0]
+	w.undos = w.undos[1:]
+	return activities.Undone{Outcome: activities.Restored}, undo(ctx)
+}
+
+// toyJournal is that of a toy. The problems are there once.
+type toyJournal struct {
+	unused
+
+	*toy
+}
+
+// unused is activities.Records under a name that its method Records leaves free.
+type unused interface{ activities.Records }
+
+func (j toyJournal) Records(context.Context) (records []activities.Record, problems []error, err error) {
+	if problems, j.problems = j.problems, nil; problems != nil {
+		return nil, problems, nil
+	}
+	return j.records, nil, nil
+}
+
+// serveToy returns also an entry of the toy that nobody has recorded.
+func serveToy(t *testing.T) (signed, *toy, activities.Entry) {
+	w := &toy{}
+	s := serveSigned(t, "", activities.World{Name: "toy", Actions: []activities.Action{w}, Records: toyJournal{toy: w},
+		Journal: func(context.Context) (string, error) { return "toys", nil }})
+	return s, w, activities.Entry{Version: activities.EntryVersion, Step: "tidy", Action: "toy.do", UndoType: "toy.do.undo",
+		Token: activities.NewToken("run", "tidy", 1), Place: activities.Place{Queue: s.Name()},
+		Params: json.RawMessage(`{"of":"us"}`), Policy: activities.UndoPolicy{Attempts: 1}}
+}
+
+func restores(context.Context) error { return nil }
+
+// Where a run ends before the action has begun, the next one carries the decision out; where it may have
+// begun, a person signs again.
+func TestASignedDecisionOutlivesARunThatTouchedNothing(t *testing.T) {
+	s, w, entry := serveToy(t)
+	for name, c := range map[string]struct {
+		first func(context.Context) error
+		want  []string
+	}{
+		"breaker open": {func(context.Context) error { return activities.Errorf(activities.BreakerOpen, "down") },
+			[]string{"BreakerOpen", "restored"}},
+		"failed":   {func(context.Context) error { return errors.New("lost") }, []string{"ActionFailed", "Unproved"}},
+		"too late": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, []string{"", "Unproved"}},
+	} {
+		about := s.force("elsewhere", entry, "sha256:theirs", name)
+		if name == "too late" {
+			about.Entry.Policy.Attempt = time.Second
+		}
+		w.records = []activities.Record{{Entry: entry, Owner: activities.Owner{Workflow: "elsewhere"}}}
+		w.undos = []func(context.Context) error{c.first, restores}
+		first, _ := s.takeBack(about)
+		second, _ := s.takeBack(about)
+		require.Equal(t, c.want, append(first, second...), name)
+	}
+	about := s.force("elsewhere", entry, "sha256:theirs", "twice")
+	about.Entry.Policy.Attempts = 2
+	w.undos = []func(context.Context) error{func(context.Context) error { return errors.New("lost") }, restores, restores}
+	ends, _ := s.takeBack(about, about)
+	require.Equal(t, []string{"restored", "Unproved"}, ends, "a second attempt follows the first")
+}
+
+func TestTheDriftPolicyIsThatOfTheStepsOwnRecord(t *testing.T) {
+	s, w, entry := serveToy(t)
+	own, theirs := activities.Record{Entry: entry}, activities.Record{Entry: entry}
+	own.Entry.Policy.Drift, theirs.Entry.Policy.Drift = activities.DriftForce, activities.DriftForce
+	theirs.Entry.Params = json.RawMessage(`{"of":"others"}`)
+	asks := activities.Record{Entry: entry}
+	forced := activities.Backward{Entry: entry, Decision: activities.Decision{Force: "sha256:theirs"}}
+	for name, c := range map[string]struct {
+		records []activities.Record
+		want    string
+	}{
+		"its own": {[]activities.Record{own}, "restored"}, "another's": {[]activities.Record{theirs}, "Unproved"},
+		"another's first": {[]activities.Record{theirs, asks}, "Unproved"},
+		"both":            {[]activities.Record{theirs, own}, "restored"},
+		"its own first":   {[]activities.Record{own, asks}, "Unproved"}, "none": {nil, "Unproved"},
+	} {
+		w.records, w.undos = c.records, []func(context.Context) error{restores}
+		ends, _ := s.takeBack(forced)
+		require.Equal(t, []string{c.want}, ends, name)
+	}
+	w.records, w.problems = []activities.Record{own}, []error{errors.New("no answer")}
+	w.undos, forced.Entry.Policy.Attempts = []func(context.Context) error{restores}, 2
+	ends, _ := s.takeBack(forced)
+	require.Equal(t, []string{"restored"}, ends, "it asks again when its records can be read")
 }

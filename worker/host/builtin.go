@@ -29,6 +29,7 @@ type builtin struct {
 	rules     activities.Rules   // nil without a policy
 	signers   activities.Signers // nil without approvals
 	passes    *passes
+	decisions decisions
 	// retention is how long the namespace keeps closed workflows; 0 means for ever.
 	retention time.Duration
 }
@@ -37,7 +38,7 @@ type builtin struct {
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
 		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
-		Passes: b.passes, Signers: b.signers, Decisions: decisionsOf(b.config)}
+		Passes: b.passes, Signers: b.signers, Decisions: b.decisions}
 }
 
 func (b builtin) register(to activities.Registrar) {

@@ -5,16 +5,21 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // decisions are the signed ones about undos that this host has carried out: notes that are named by the
 // step's token and the opening, and stay until its record is released.
-type decisions struct{ notes[activities.Carrying] }
+type decisions struct {
+	notes[activities.Carrying]
+
+	mu *sync.Mutex // held while a note is replaced
+}
 
 func decisionsOf(c Config) decisions {
-	return decisions{notes[activities.Carrying]{dir: filepath.Join(c.State, "decisions"),
+	return decisions{mu: &sync.Mutex{}, notes: notes[activities.Carrying]{dir: filepath.Join(c.State, "decisions"),
 		what: "which decision was carried out"}}
 }
 
@@ -38,10 +43,19 @@ func (d decisions) Begin(token string, opening activities.Digest, by activities.
 	return &earlier, err
 }
 
-// End implements activities.Decisions.
-func (d decisions) End(token string, opening activities.Digest, by *activities.Carrying) error {
+// Replace implements activities.Decisions.
+func (d decisions) Replace(token string, opening activities.Digest, was activities.Carrying,
+	by *activities.Carrying) error {
 	name, err := openingName(token, opening)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now, err := d.read(name)
 	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && now != was:
+		return nil
 	case err != nil:
 		return err
 	case by == nil:
