@@ -10,7 +10,8 @@ import (
 
 func TestALateAttemptLeavesTheNoteOfTheNext(t *testing.T) {
 	d, opening := decisionsOf(Config{State: t.TempDir()}), activities.DigestOf([]byte("park"))
-	first, second := activities.Carrying{Run: "r", Activity: "5", Attempt: 1}, activities.Carrying{Run: "r", Activity: "5", Attempt: 2}
+	first := activities.Carrying{Run: "r", Activity: "5", Attempt: 1}
+	second := activities.Carrying{Run: "r", Activity: "5", Attempt: 2}
 	earlier, err := d.Begin("t", opening, first)
 	require.NoError(t, err)
 	require.Nil(t, earlier)
