@@ -95,8 +95,9 @@ func tryPolicy(rules *policy.Policy, t tasks.Run, changes []tasks.Changed) (trie
 	past := make([]policy.Past, len(changes))
 	for i, c := range changes {
 		e := c.Forward.Entry
-		past[i] = policy.Past{Time: triedAt(c), IsPlannedOnly: c.Acted.IsZero(), ReadOnly: e.UndoType == "", Case: activities.Case{
-			Task: t.ID, Agent: c.Forward.Agent, Action: e.Action, Host: e.Place.Host, Step: c.Forward.Step}}
+		past[i] = policy.Past{Time: triedAt(c), IsPlannedOnly: c.Acted.IsZero(), ReadOnly: e.UndoType == "",
+			Case: activities.Case{Task: t.ID, Agent: c.Forward.Agent, Action: e.Action, Host: e.Place.Host,
+				Step: c.Forward.Step}}
 		if c.Planned != nil {
 			past[i].IsPlanned, past[i].Case.Change = true, *c.Planned
 		}

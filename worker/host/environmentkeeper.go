@@ -226,7 +226,8 @@ func (k environmentKeeper) Past(ctx context.Context, name, task string) (past in
 func explainPast(name string, err error) error {
 	explained := explainKeeper(name, err)
 	answer, is := errors.AsType[*temporal.ApplicationError](err)
-	if typed, isTyped := errors.AsType[*activities.Error](explained); is && isTyped && answer.Type() == environment.Failed {
+	typed, isTyped := errors.AsType[*activities.Error](explained)
+	if is && isTyped && answer.Type() == environment.Failed {
 		typed.Type, typed.NextRetry = activities.ActionFailed, busyRetry
 	}
 	return explained

@@ -225,7 +225,7 @@ func TestAWorkerWithoutTheChannelForgetsNothing(t *testing.T) {
 // Also what is handed on, or could not be told before, waits until the quiet hours are over.
 func TestQuietHoursAreThoseInWhichItIsTold(t *testing.T) {
 	n := newNight(t, Channel{Quiet: "13:00-15:30 UTC"})
-	escalated := atGate("escalated", activities.Medium)
+	escalated := atGate("passed-on", activities.Medium)
 	escalated.From, escalated.Until = "team", noon.Add(8*time.Hour)
 	n.env.RegisterDelayedCallback(func() {
 		n.env.SignalWorkflow(protocol.SignalWaiting, []protocol.Waiting{escalated})
@@ -233,10 +233,10 @@ func TestQuietHoursAreThoseInWhichItIsTold(t *testing.T) {
 	n.after(70*time.Minute, func() { n.isDead = false })
 	late := atGate("late", activities.Low)
 	late.Until = noon.Add(8 * time.Hour)
-	n.after(4*time.Hour, func() { n.decided["late"], n.decided["escalated"] = true, true })
+	n.after(4*time.Hour, func() { n.decided["late"], n.decided["passed-on"] = true, true })
 	n.isDead = true
 	n.run(late)
-	require.Equal(t, []string{"3h30m0s new late escalated escalated"}, n.told)
+	require.Equal(t, []string{"3h30m0s new late escalated passed-on"}, n.told)
 	require.Less(t, n.rounds, 40, "it does not wake for nothing")
 }
 

@@ -85,7 +85,7 @@ func TestVerdicts(t *testing.T) {
 		"all of a history": {"{name: b, when: 'history.steps == 50 && history.by[\"file.write\"] == 20 && history.by[step.action] == 30 && " +
 			"history.added == 1 && history.removed == 2 && history.changed == 3 && !(\"redis.set\" in history.by)', then: deny}", "deny b"},
 		"a budget with this change": {"{name: b, when: 'history.removed + change.removed > 8', then: ask}", "ask b 1 person"},
-		"all of a change's tables": {"{name: b, when: 'change.added == 3 && change.removed == 7 && change.changed == 2', then: deny}", "deny b"},
+		"all of a change's tables":  {"{name: b, when: 'change.added == 3 && change.removed == 7 && change.changed == 2', then: deny}", "deny b"},
 		"time":                      {"{name: t, when: 'time.getDayOfWeek() == 1 && time.getHours(\"Europe/Berlin\") == 13', then: deny}", "deny t"},
 		"a long number":             {"{name: n, when: 'with.id == 9007199254740993', then: deny}", "deny n"},
 		"a pattern":                 {"{name: n, when: 'with.sql.matches(\"(?i)^delete\")', then: deny}", "deny n"},
