@@ -37,10 +37,9 @@ func New(c Config) (activities.World, error) {
 		Actions: []activities.Action{&tasks{w}},
 		Journal: func(context.Context) (string, error) { return "", nil },
 	}
-	if len(c.Names) == 0 {
-		return opened, nil
+	if len(c.Names) > 0 {
+		opened.Actions = append(opened.Actions, &checkpoint{w}, &rollback{w})
 	}
-	opened.Actions = append(opened.Actions, &checkpoint{w}, &rollback{w})
 	if c.LookOnly {
 		return opened, nil
 	}
