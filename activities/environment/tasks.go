@@ -7,6 +7,10 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
+// TasksAction is the look for tasks, which is no step of any task but of the rollbacks of
+// environments.
+const TasksAction = "environment.tasks"
+
 // tasks is environment.tasks. It changes nothing.
 type tasks struct{ *world }
 
@@ -16,7 +20,7 @@ type tasksParams struct {
 
 func (*tasks) Spec() activities.Spec {
 	return activities.Spec{
-		Name: "environment.tasks",
+		Name: TasksAction,
 		Summary: "Fails where a task that has not ended has changed what a rollback puts back. It is a step of the " +
 			"rollbacks of environments, right before the unit is stopped, and of no other task.",
 		Params:     activities.ParamsSchema[tasksParams](),

@@ -9,13 +9,16 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	steps "github.com/seed-62bf7108/unwind/activities/environment"
 )
 
 // String says in one line what the worker serves.
 func (w *Worker) String() string {
 	var worlds []string
 	for _, s := range w.Registry.Specs() {
-		worlds = append(worlds, activities.WorldOf(s.Name)) // the specs are sorted by name
+		if s.Name != steps.TasksAction { // every worker serves it
+			worlds = append(worlds, activities.WorldOf(s.Name)) // the specs are sorted by name
+		}
 	}
 	s := fmt.Sprintf("host %s serves %s on queues %s", w.Config.Host, listedWorlds(slices.Compact(worlds)),
 		strings.Join(w.Config.queues(), " and "))

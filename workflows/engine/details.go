@@ -114,11 +114,12 @@ const (
 // more than that.
 func writeGate(b *strings.Builder, g protocol.GateView, whole bool) {
 	signal, _ := json.MarshalIndent(protocol.Decision{Step: g.Step, Digest: g.Digest}, "", "  ")
-	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s\n\n", g.Step,
+	fmt.Fprintf(b, "### Gate: step `%s` waits for approval\n\n%s. Risk: %s. Undo: %s", g.Step,
 		payload.Cell(g.Change.Summary), g.Change.Risk, payload.Cell(g.Change.Undo))
 	if g.Change.Horizon > 0 {
-		fmt.Fprintf(b, "It can be undone for %s after the end of the task\n\n", g.Change.Horizon)
+		fmt.Fprintf(b, ", for %s after the end of the task", g.Change.Horizon)
 	}
+	b.WriteString("\n\n")
 	if g.Waits != "" {
 		fmt.Fprintf(b, "Approvals: %s\n\n", payload.Cell(g.Waits))
 	}
