@@ -29,7 +29,6 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 	"wrap":         func(ctx context.Context) (any, []string, error) { return wrapped(ctx) },
 	"databases":    databases.Run,
 	"environments": environments.Run,
-	"page":         pages,
 	"decisions":    decisions,
 	"crash":        func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
@@ -73,7 +72,6 @@ databases  what others pay for the triggers of Unwind in PostgreSQL, and what a 
            bare transaction
 environments  a checkpoint of a container, a volume, a database and a repository, and a rollback, against the
               usual commands
-page     the page of starter serve with 10,000 tasks that have ended and 1,000 that wait, in a browser
 decisions  from an approval to the start of its step, unsigned and signed, against a bare workflow that waits for a
            signal
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
@@ -237,6 +238,22 @@ func (s *stage) atGates(ctx context.Context) (float64, error) {
 		}
 	}
 	return float64(after-before) / (1 << 20), nil
+}
+
+// awaitGates waits until so many tasks wait at the gate of a step.
+func (s *stage) awaitGates(ctx context.Context, step string, many int64) error {
+	for {
+		count, err := s.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Namespace: "default",
+			Query: fmt.Sprintf("%s = '%s' AND ExecutionStatus = 'Running'", protocol.AttributeGate.GetName(), step)})
+		if err != nil || count.Count >= many {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func heap() int64 {
