@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -112,19 +113,39 @@ func TestEveryTextAndListThatAnActionReturnsIsCapped(t *testing.T) {
 	diff(observed.Drift.Diff)
 }
 
+// Each field of a change that is a text or a list is made too long: what is cut of it is said.
 func TestAChangeSaysWhatOfItMayHaveBeenCut(t *testing.T) {
-	long := strings.Repeat("é", activities.MaxDiff)
-	lists := slices.Repeat([]string{"l"}, activities.MaxItems+1)
-	cut := executeActivity[activities.Change](t, scripted{change: activities.Change{Summary: long, Undo: long, Diff: long,
-		Counts: make([]activities.Count, activities.MaxItems+1), Losses: lists, Facts: lists, Schema: []string{long}, Keys: lists}},
-		"echo.say.plan", forwardOfThisRun(`{}`))
-	require.Equal(t, []string{"counts", "diff", "facts", "keys", "losses", "schema", "summary", "undo"}, cut.Cut())
-	require.Empty(t, activities.Change{Diff: "-a\n+b\n", Keys: lists[1:]}.Cut())
+	fields := reflect.TypeFor[activities.Change]()
+	var tried []string
+	for i := range fields.NumField() {
+		var c activities.Change
+		switch to := reflect.ValueOf(&c).Elem().Field(i); {
+		case to.Type() == reflect.TypeFor[string]():
+			to.SetString(strings.Repeat("é", activities.MaxDiff))
+		case to.Kind() == reflect.Slice:
+			to.Set(reflect.MakeSlice(to.Type(), activities.MaxItems+1, activities.MaxItems+1))
+		default:
+			continue
+		}
+		got := executeActivity[activities.Change](t, scripted{change: c}, "echo.say.plan", forwardOfThisRun(`{}`))
+		shown := reflect.ValueOf(got).Field(i)
+		if shown.IsZero() || reflect.DeepEqual(shown.Interface(), reflect.ValueOf(c).Field(i).Interface()) {
+			require.Empty(t, got.Cut()) // the wrapper's own, or whole
+			continue
+		}
+		name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+		require.Equal(t, []string{name}, got.Cut())
+		tried = append(tried, name)
+	}
+	require.Subset(t, tried, []string{"summary", "diff", "undo", "losses", "facts", "counts", "schema", "keys"})
+	lists := slices.Repeat([]string{"l"}, activities.MaxItems)
+	require.Empty(t, activities.Change{Diff: "-a\n+b\n", Keys: lists}.Cut())
 	require.Empty(t, activities.Change{}.Cut())
 }
 
 func TestShortTextsAreNotCapped(t *testing.T) {
-	want := activities.Change{Summary: "s", Undo: "u", Horizon: activities.DefaultKeep, Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
+	want := activities.Change{Summary: "s", Undo: "u", Strategy: activities.Snapshot, Horizon: activities.DefaultKeep,
+		Losses: slices.Repeat([]string{"l"}, activities.MaxItems)}
 	require.Equal(t, want,
 		executeActivity[activities.Change](t, scripted{change: want}, "echo.say.plan", forwardOfThisRun(`{}`)))
 }

@@ -112,10 +112,14 @@ const DefaultKeep = time.Hour
 // horizonOf is for how long after the end of its task a change can be undone, at most; 0 if it cannot
 // be undone then.
 func (f Forward) horizonOf(c Change) time.Duration {
-	if f.Entry.Pivot || f.BeforePivot || c.Unchanged || c.Strategy == Irreversible || c.Strategy == NoUndo {
+	if f.Entry.Pivot || f.BeforePivot || c.Unchanged {
 		return 0
 	}
-	return cmp.Or(f.Entry.Keep, DefaultKeep)
+	switch c.Strategy {
+	case Snapshot, Transaction, Compensation:
+		return cmp.Or(f.Entry.Keep, DefaultKeep)
+	}
+	return 0
 }
 
 // Criticality says what happens if the undo of a step fails for good.

@@ -56,6 +56,16 @@ const (
 // Final reports whether a retry cannot cure an error of this type.
 func (t ErrorType) Final() bool { return t != ActionFailed }
 
+// KeptFromActing reports whether a forward with an error of this type was stopped before it acted: by
+// the worker's rules, by a person who is missing, or by a fence.
+func (t ErrorType) KeptFromActing() bool {
+	switch t {
+	case Denied, Asks, StaleApproval, Unproved, Fenced:
+		return true
+	}
+	return false
+}
+
 // Error is an error of an action with a type that callers branch on.
 type Error struct {
 	Type ErrorType

@@ -55,8 +55,7 @@ func (b boundAction) underRules(ctx context.Context, f Forward, written Step, ap
 	if err == nil && pass.Note != "" {
 		r.Notes = append(slices.Clip(r.Notes), pass.Note)
 	}
-	switch TypeOf(err) {
-	case Asks, StaleApproval, Fenced: // it has not acted: the next attempt is judged by itself
+	if TypeOf(err).KeptFromActing() { // the next attempt is judged by itself
 		if failed := b.forgetPass(f.Entry.Token); failed != nil {
 			return r, failed
 		}

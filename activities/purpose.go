@@ -120,12 +120,9 @@ func (b boundAction) forPurpose(ctx context.Context, f Forward, apply func(want 
 	if err == nil {
 		r, err = apply(Digest(want))
 	}
-	switch TypeOf(err) {
-	case Asks, StaleApproval, Fenced:
-		if isNew {
-			if failed := p.record.Withdraw(p.deed.Token); failed != nil {
-				return r, failed
-			}
+	if isNew && TypeOf(err).KeptFromActing() {
+		if failed := p.record.Withdraw(p.deed.Token); failed != nil {
+			return r, failed
 		}
 	}
 	return r, err

@@ -11,18 +11,20 @@ import (
 )
 
 func TestTheHorizonOfAChangeIsTheRollbackWindowOfItsTask(t *testing.T) {
+	snapshot := activities.Change{Strategy: activities.Snapshot}
 	for name, c := range map[string]struct {
 		edit   func(*activities.Forward)
 		change activities.Change
 		want   time.Duration
 	}{
-		"by default":         {nil, activities.Change{Strategy: activities.Snapshot}, activities.DefaultKeep},
-		"as the task says":   {func(f *activities.Forward) { f.Entry.Keep = 72 * time.Hour }, activities.Change{}, 72 * time.Hour},
-		"at a pivot":         {func(f *activities.Forward) { f.Entry.Pivot = true }, activities.Change{}, 0},
-		"before a pivot":     {func(f *activities.Forward) { f.BeforePivot = true }, activities.Change{}, 0},
+		"by default":         {nil, snapshot, activities.DefaultKeep},
+		"as the task says":   {func(f *activities.Forward) { f.Entry.Keep = 72 * time.Hour }, snapshot, 72 * time.Hour},
+		"at a pivot":         {func(f *activities.Forward) { f.Entry.Pivot = true }, snapshot, 0},
+		"before a pivot":     {func(f *activities.Forward) { f.BeforePivot = true }, snapshot, 0},
 		"for good":           {nil, activities.Change{Strategy: activities.Irreversible}, 0},
 		"of what only reads": {nil, activities.Change{Strategy: activities.NoUndo}, 0},
-		"of no change":       {nil, activities.Change{Unchanged: true}, 0},
+		"of no change":       {nil, activities.Change{Unchanged: true, Strategy: activities.Snapshot}, 0},
+		"of a kind to come":  {nil, activities.Change{Strategy: "of a kind to come"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := forwardOfThisRun(`{}`)

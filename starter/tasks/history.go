@@ -301,8 +301,7 @@ func (r *historyReader) noteKept(s *activity, f *failurepb.Failure) {
 	if s == nil || s.kind != "forward" {
 		return
 	}
-	switch activities.ErrorType(f.GetApplicationFailureInfo().GetType()) {
-	case activities.Denied, activities.Asks, activities.StaleApproval, activities.Fenced:
+	if activities.ErrorType(f.GetApplicationFailureInfo().GetType()).KeptFromActing() {
 		delete(r.acted, s.step)
 	}
 }

@@ -138,5 +138,8 @@ func TestAForwardThatWasKeptFromActingDidNotAct(t *testing.T) {
 	first := call(5, "fake.do", 0, activities.Refused)
 	require.Equal(t, at, first)
 	require.Equal(t, first, call(7, "fake.do", 0, activities.ActionDenied), "it is one step")
-	require.Zero(t, call(9, "fake.do", 2, activities.Denied))
+	for i, kept := range []activities.ErrorType{activities.Denied, activities.StaleApproval, activities.Unproved,
+		activities.Fenced} {
+		require.Zero(t, call(int64(9+2*i), "fake.do", 2+i, kept), kept)
+	}
 }

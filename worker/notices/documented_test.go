@@ -10,14 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // What the page says about verifying a request takes ours, and no other.
 func TestTheDocumentedVerificationTakesOurRequestsOnly(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 here")
-	}
+	testrun.NeedProgram(t, "python3", "install the package python3-minimal")
 	page, err := os.ReadFile("../../docs/notices.md")
 	require.NoError(t, err)
 	code := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(page)
@@ -28,7 +26,7 @@ func TestTheDocumentedVerificationTakesOurRequestsOnly(t *testing.T) {
 	require.Empty(t, deliver(t, d, atGate("deploy", activities.High)).Trouble)
 	r := <-got
 	verify := func(key, at, signature string, body []byte) string {
-		run := exec.Command(python, "-c", string(code[1])+`
+		run := exec.Command("python3", "-c", string(code[1])+`
 import sys
 headers = {"Unwind-Time": sys.argv[2], "Unwind-Signature": sys.argv[3]}
 print(is_genuine(sys.argv[1].encode(), headers, sys.argv[4].encode()))`,

@@ -26,8 +26,11 @@ type Waiting struct {
 	Lapse string `json:"lapse,omitempty"`
 }
 
-// MayWait reports whether it need not be told at once, nor at night.
-func (w Waiting) MayWait() bool { return w.State == Gated && w.Risk != activities.High }
+// MayWait reports whether it need not be told at once, nor at night. Of a risk that is not known nobody
+// says so.
+func (w Waiting) MayWait() bool {
+	return w.State == Gated && (w.Risk == activities.Low || w.Risk == activities.Medium)
+}
 
 // Notices are what one channel has to tell.
 type Notices struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
 )
 
 func TestAChannelKeepsEachOpeningOfAGateOnce(t *testing.T) {
@@ -56,4 +57,12 @@ func TestAFullChannelDropsWhatIsToldAndLowFirst(t *testing.T) {
 	add("third", activities.High, quarter)
 	require.Equal(t, []string{"high", "second", "third"}, steps())
 	require.Equal(t, 2, n.More)
+}
+
+func TestOnlyGatesOfALowOrMediumRiskMayWait(t *testing.T) {
+	for risk, may := range map[activities.Risk]bool{activities.Low: true, activities.Medium: true, activities.High: false,
+		"": false, "of a kind to come": false} {
+		require.Equal(t, may, Waiting{Alert: Alert{State: Gated, Risk: risk}}.MayWait(), risk)
+		require.False(t, Waiting{Alert: Alert{State: compensations.Parked, Risk: risk}}.MayWait(), risk)
+	}
 }
