@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/temporal"
 
@@ -26,9 +27,11 @@ func planLong(step string, _ int) (activities.Change, error) {
 }
 
 func (l *live) stepNow(step string) (now protocol.StepNow) {
-	v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", protocol.QueryStep, step)
-	require.NoError(l, err)
-	require.NoError(l, v.Get(&now))
+	require.EventuallyWithT(l, func(c *assert.CollectT) { // a busy machine may answer too late
+		v, err := l.client.QueryWorkflow(l.Context(), l.run.GetID(), "", protocol.QueryStep, step)
+		require.NoError(c, err)
+		require.NoError(c, v.Get(&now))
+	}, 2*time.Minute, 20*time.Millisecond)
 	return now
 }
 

@@ -84,8 +84,9 @@ func TestAStepThatFailsForGoodWaitsForAPersonAndTheRestGoesOn(t *testing.T) {
 		require.Len(t, s.Parks, 1)
 		p := s.Parks[0]
 		require.NotEmpty(t, p.Digest)
+		require.NotEmpty(t, p.Token)
 		require.Equal(t, protocol.ParkView{
-			Step: "b", Uses: "fake.do", Digest: p.Digest, Try: 1, Reason: "CheckFailed: no",
+			Step: "b", Uses: "fake.do", Digest: p.Digest, Token: p.Token, Try: 1, Reason: "CheckFailed: no",
 			With: json.RawMessage(`{"path":"/wrong"}`), Since: p.Since,
 			Ways: []compensations.Do{compensations.Retry, compensations.Skip, protocol.DoUnwind},
 		}, p)

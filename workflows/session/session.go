@@ -318,6 +318,8 @@ func (s Session) update(ctx context.Context, name, id string, arguments ...any) 
 			return answer, s.explain(err)
 		}
 	}
+	busy, done := context.WithTimeout(ctx, busyLimit)
+	defer done()
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
 		handle, err := s.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 			WorkflowID: s.id, UpdateID: id, UpdateName: name, Args: arguments, WaitForStage: client.WorkflowUpdateStageCompleted,
@@ -326,7 +328,9 @@ func (s Session) update(ctx context.Context, name, id string, arguments ...any) 
 			err = handle.Get(ctx, &answer)
 		}
 		err = s.explain(err)
-		if refusal, _ := errors.AsType[Refusal](err); refusal.Type != protocol.TooManyAtOnce {
+		_, isBusy := errors.AsType[*serviceerror.WorkflowNotReady](err)
+		refusal, _ := errors.AsType[Refusal](err)
+		if refusal.Type != protocol.TooManyAtOnce && (!isBusy || busy.Err() != nil) {
 			return answer, err
 		}
 		select {
@@ -336,6 +340,10 @@ func (s Session) update(ctx context.Context, name, id string, arguments ...any) 
 		}
 	}
 }
+
+// busyLimit is how long a request is sent again to a session whose worker came too late a few times:
+// the server takes none until it has come.
+const busyLimit = time.Minute
 
 // explain turns an error into one that an agent can act upon.
 func (s Session) explain(err error) error {
