@@ -14,7 +14,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -139,7 +138,6 @@ func TestATaskWhoseLedgerCannotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 	}
 	r := newRun(t, w)
 	// packing is slow under the race detector
-	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	report, err := r.report()
 	r.failsAs(err, protocol.TaskFailed)
 	require.ErrorContains(t, err, "that can be carried: split the task")

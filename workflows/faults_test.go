@@ -388,7 +388,11 @@ func TestManyStepsAtOnceStayWithinTheServersLimits(t *testing.T) {
 		running.Add(-1)
 		return activities.Result{}, nil
 	}
-	report, err := startLive(t, w).report()
+	_, c := newPatientServer(t)
+	l := newLive(t, c, w)
+	l.startWorker()
+	l.start()
+	report, err := l.report()
 	require.NoError(t, err)
 	require.Equal(t, compensations.Committed, report.Status)
 	require.LessOrEqual(t, most.Load(), int32(40))

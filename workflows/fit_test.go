@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -64,7 +63,6 @@ func TestTextsAreShortenedUntilCarryAndReportFit(t *testing.T) {
 	l := &chained{T: t, world: w}
 	l.in = func(run int, r *run) {
 		// packing is slow under the race detector
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		alerts.keepThoseOf(r)
 		if run == 1 {
 			r.runAfter(time.Hour, func() {

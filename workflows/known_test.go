@@ -8,10 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -143,7 +141,6 @@ func TestAStepWhoseResultMightNotBeCarriedIsRefusedBeforeItActs(t *testing.T) {
 	w.undo = nil
 	r := newRun(t, w)
 	// packing is slow under the race detector
-	r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 	report, err := r.report()
 	require.ErrorContains(t, err, "that can be carried: split the task")
 	require.Equal(t, compensations.Unwound, report.Status)

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
-	"github.com/seed-62bf7108/unwind/deploy/devserver"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/requestlimit"
 	"github.com/seed-62bf7108/unwind/workflows/session"
@@ -32,8 +31,7 @@ func (l *live) send(s session.Session, name, id string, argument any) error {
 // Requests that a server delivers, and whose refusal it would not take: alone, and together in one
 // workflow task.
 func TestRequestsThatAreTooLargeAreRefusedAndStopNothing(t *testing.T) {
-	// A workflow task that reads this much takes longer than the default under the race detector.
-	server, _ := ownServer(t, devserver.Options{Settings: map[string]any{"history.defaultWorkflowTaskTimeout": 60}})
+	server, _ := newPatientServer(t)
 	o := server.ClientOptions()
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, requestlimit.DialOption())
 	c, err := client.Dial(o)

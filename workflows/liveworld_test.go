@@ -91,6 +91,12 @@ func newImpatientServer(t *testing.T, n int) (c client.Client, steps int) {
 	return c, n / 10
 }
 
+// newPatientServer starts a server on which a workflow task may last a minute: one with much data
+// lasts longer than the default under the race detector.
+func newPatientServer(t *testing.T) (*devserver.Server, client.Client) {
+	return ownServer(t, devserver.Options{Settings: map[string]any{"history.defaultWorkflowTaskTimeout": 60}})
+}
+
 // newLive makes a task that is not started yet, on a server shared with other tests. The steps run
 // on the test's own queue.
 func newLive(t *testing.T, c client.Client, w *world) *live {

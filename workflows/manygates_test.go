@@ -42,7 +42,10 @@ func TestEachOfManyGatesCanBeSeenAndDecided(t *testing.T) {
 		id := fmt.Sprintf("s%d", i)
 		w.steps = append(w.steps, addGate(chain(id), id, time.Hour)...)
 	}
-	l := startLive(t, w)
+	_, c := newPatientServer(t)
+	l := newLive(t, c, w)
+	l.startWorker()
+	l.start()
 	s := l.awaitState(func(s protocol.State) bool { return len(s.Gates)+s.MoreGates == n })
 	require.Greater(t, len(s.Gates), 1)
 	require.Greater(t, s.MoreGates, 1)

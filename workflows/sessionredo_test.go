@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -356,7 +355,6 @@ func TestStepsThatWereReleasedAreNotRedone(t *testing.T) {
 	var refused, small *updated
 	l.in = func(n int, r *run) {
 		// packing is slow under the race detector
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		if n == 1 {
 			r.script(
 				func() { r.mark("start") },

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -50,7 +49,6 @@ func almostFull(t *testing.T, w *world, then func(r *run)) *chained {
 	l := &chained{T: t, world: w, document: sessionDocument}
 	l.in = func(n int, r *run) {
 		// packing is slow under the race detector
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		switch n {
 		case 1:
 			r.script(func() {
@@ -160,7 +158,6 @@ func TestTheOutputsOfARequestThatIsNotOverAreCarried(t *testing.T) {
 	var after *updated
 	l.in = func(n int, r *run) {
 		// packing is slow under the race detector
-		r.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute})
 		if n == 1 {
 			r.script(func() { r.update(protocol.UpdateStep, "many", steps(all...)) })
 			r.continueAsNew(2 * time.Minute)
