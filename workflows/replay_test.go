@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,13 +121,20 @@ func TestAReplayMeasuresNothing(t *testing.T) {
 	require.Error(t, replay(t, file, nil), "a step that ran would have been refused")
 }
 
-// listHistories lists the stored histories, of which there must be one for each scenario.
-func listHistories(t *testing.T) []string {
+// environmentHistory is recorded where environments are tested with a worker.
+const environmentHistory = "environment"
+
+// listHistories lists the stored histories: one for each scenario, and no other.
+func listHistories(t *testing.T) (files []string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(histories, "*.json"))
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(scenarios)), slices.Collect(maps.Keys(followUps)),
+		[]string{environmentHistory}) {
+		files = append(files, filepath.Join(histories, name+".json"))
+	}
+	slices.Sort(files)
+	stored, err := filepath.Glob(filepath.Join(histories, "*"))
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(files), len(scenarios)+len(followUps), "histories are missing in %s: record them",
-		histories)
+	require.Equal(t, files, stored, "record what is missing, and remove what belongs to no scenario")
 	return files
 }
 
