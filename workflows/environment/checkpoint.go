@@ -45,12 +45,14 @@ type Checkpoint struct {
 	Bytes int64 `json:"size_bytes"`
 	// RolledBackTo is where the rollback went whose safety checkpoint it is, which was taken at
 	// RolledBackToCreated. PutBack are the parts that it put back, Past are the tasks whose changes it
-	// has taken back, and MorePast is how many more there are.
+	// has taken back, and MorePast is how many more there are. Own is what it has taken back of the task
+	// that asked for it.
 	RolledBackTo        string      `json:"rolled_back_to,omitempty"`
 	RolledBackToCreated time.Time   `json:"rolled_back_to_created_at,omitzero"`
 	PutBack             []string    `json:"put_back,omitempty"`
 	Past                []TaskWrote `json:"past,omitempty"`
 	MorePast            int         `json:"more_past,omitempty"`
+	Own                 *TaskWrote  `json:"own,omitempty"`
 
 	Created time.Time  `json:"created_at"`
 	Parts   []KeptPart `json:"parts"`

@@ -39,6 +39,8 @@ type Rollback struct {
 	Parts    []string    `json:"parts"`
 	Past     []TaskWrote `json:"past,omitempty"`
 	MorePast int         `json:"more_past,omitempty"`
+	// Own is what it has taken back of the task that asked for it.
+	Own *TaskWrote `json:"own,omitempty"`
 }
 
 // maxRollbacks is how many rollbacks stay known, and maxPastInAll how many tasks in all of them: they
@@ -56,12 +58,12 @@ func (r *Rollbacks) Add(stored []Stored) {
 			continue
 		}
 		r.All = append(r.All, Rollback{Safety: s.ID, At: s.Created, To: s.RolledBackTo, Created: s.RolledBackToCreated,
-			Parts: s.PutBack, Past: s.Past, MorePast: s.MorePast})
+			Parts: s.PutBack, Past: s.Past, MorePast: s.MorePast, Own: s.Own})
 	}
 	slices.SortFunc(r.All, func(a, b Rollback) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Safety, b.Safety)) })
 	tasks := 0
 	for i, each := range r.All {
-		if tasks += len(each.Past); i > 0 && (i >= maxRollbacks || tasks > maxPastInAll) {
+		if tasks += len(each.passed()); i > 0 && (i >= maxRollbacks || tasks > maxPastInAll) {
 			r.All, r.Since = r.All[:i], each.At
 			return
 		}
@@ -69,17 +71,21 @@ func (r *Rollbacks) Add(stored []Stored) {
 }
 
 // TakenBack tells by which rollbacks what tasks had changed is taken back now: the tasks by their
-// ids. Going forward again ends that. See [Rollbacks.Unknown].
+// ids, the newest rollback first. Going forward again ends that. A task that has asked for a rollback
+// itself has had nothing taken back by it. See [Rollbacks.Unknown].
 func (v View) TakenBack() map[string][]TakenBack {
 	found := map[string][]TakenBack{}
 	for _, r := range v.Rollbacks.All {
-		for _, t := range r.Past {
-			for _, part := range t.Names() {
-				if by := v.Rollbacks.takenBackBy(t.Task, part, time.Time{}); by == r.Safety {
-					found[t.Task] = addPart(found[t.Task], v.Document.Name, r, part)
+		for _, t := range r.passed() {
+			for _, p := range t.Parts {
+				if by := v.Rollbacks.takenBackBy(t.Task, p, time.Time{}); by != nil && by.ownTask() != t.Task {
+					found[t.Task] = addPart(found[t.Task], v.Document.Name, *by, p.Part)
 				}
 			}
 		}
+	}
+	for _, all := range found {
+		slices.SortFunc(all, func(a, b TakenBack) int { return b.At.Compare(a.At) })
 	}
 	return found
 }
@@ -101,29 +107,61 @@ func (v View) Unknown(oldest time.Time) (notes []string) {
 	return notes
 }
 
-// takenBackBy is the safety checkpoint of the rollback by which a part did not have, before a time,
-// what a task had changed; empty: it had it, or that is not known. The zero time is now. What a
-// rollback has put back is as it was when the checkpoint was taken that it went back to.
-func (r Rollbacks) takenBackBy(task, part string, before time.Time) (safety string) {
-	for _, each := range r.All {
-		if !slices.Contains(each.Parts, part) || !before.IsZero() && !each.At.Before(before) {
+// takenBackBy is the rollback by which a part did not have, before a time, what a task had changed
+// then; nil: it had it, or that is not known. The zero time is now. What a rollback has put back is as
+// it was when the checkpoint was taken that it went back to.
+func (r Rollbacks) takenBackBy(task string, wrote PartWrote, before time.Time) *Rollback {
+	for i, each := range r.All {
+		switch {
+		case !slices.Contains(each.Parts, wrote.Part) || !before.IsZero() && !each.At.Before(before):
 			continue
+		case wrote.At.After(each.At):
+			return nil
+		case !wrote.At.After(each.Created):
+			return r.takenBackBy(task, wrote, each.Created)
+		case !each.hasPassed(task, wrote.Part): // it had been undone
+			return nil
 		}
-		hasIt := func(t TaskWrote) bool { return t.Task == task && slices.Contains(t.Names(), part) }
-		if slices.ContainsFunc(each.Past, hasIt) {
-			return each.Safety
+		earlier := r.takenBackBy(task, wrote, each.At)
+		if earlier == nil || earlier.ownTask() == task && earlier.To != each.To { // a rollback is a change as well
+			return &r.All[i]
 		}
-		return r.takenBackBy(task, part, each.Created)
+		return earlier // it was not there any more
 	}
-	return ""
+	return nil
+}
+
+// passed are the tasks whose changes the rollback has taken back, with the one that has asked for it.
+func (r Rollback) passed() []TaskWrote {
+	if r.Own == nil {
+		return r.Past
+	}
+	return append(slices.Clip(r.Past), *r.Own)
+}
+
+func (r Rollback) hasPassed(task, part string) bool {
+	return slices.ContainsFunc(r.passed(), func(t TaskWrote) bool {
+		return t.Task == task && slices.Contains(t.Names(), part)
+	})
+}
+
+// ownTask is the task that has asked for the rollback, if that has taken back changes of its own.
+func (r Rollback) ownTask() string {
+	if r.Own == nil {
+		return ""
+	}
+	return r.Own.Task
 }
 
 func addPart(all []TakenBack, environment string, r Rollback, part string) []TakenBack {
 	i := slices.IndexFunc(all, func(t TakenBack) bool { return t.Safety == r.Safety })
-	if i < 0 {
+	switch {
+	case i < 0:
 		return append(all, TakenBack{Environment: environment, Checkpoint: r.To, Safety: r.Safety,
 			Parts: []string{part}, At: r.At})
+	case !slices.Contains(all[i].Parts, part):
+		all[i].Parts = append(all[i].Parts, part)
+		slices.Sort(all[i].Parts)
 	}
-	all[i].Parts = append(all[i].Parts, part)
 	return all
 }

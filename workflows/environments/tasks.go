@@ -54,8 +54,9 @@ func (k *keeper) askTasks(ctx workflow.Context, patience time.Duration,
 type going struct {
 	task string
 	to   environment.Checkpoint
-	// asker is the task that has asked for it; empty: none has.
+	// asker is the task that has asked for it; empty: none has. Own is what it has changed itself.
 	asker string
+	own   *environment.TaskWrote
 	// past are the tasks that it goes past, and more is how many more; notes say which are not known.
 	past  []environment.TaskWrote
 	more  int
@@ -106,7 +107,13 @@ func (k *keeper) goPast(ctx workflow.Context, g *going, open string) error {
 	}
 	to := g.to
 	to.Parts = slices.DeleteFunc(slices.Clone(to.Parts), func(p environment.KeptPart) bool { return !k.Has(p) })
-	g.past, g.more = environment.FitPast(slices.DeleteFunc(all.Past(to), isOwn))
+	past := all.Past(to)
+	g.own = nil
+	if i := slices.IndexFunc(past, isOwn); i >= 0 {
+		own := past[i]
+		g.own, past = &own, slices.Delete(past, i, i+1)
+	}
+	g.past, g.more = environment.FitPast(past)
 	g.notes = all.Unknown(to)
 	return nil
 }

@@ -66,7 +66,7 @@ func (k *keeper) keep(ctx workflow.Context, c environment.Checkpoint,
 	}
 	s.Notes, s.Pinned, s.NeededBy = c.Notes, c.Pinned, c.NeededBy
 	s.RolledBackTo, s.RolledBackToCreated, s.PutBack = c.RolledBackTo, c.RolledBackToCreated, c.PutBack
-	s.Past, s.MorePast = c.Past, c.MorePast
+	s.Past, s.MorePast, s.Own = c.Past, c.MorePast, c.Own
 	for _, host := range s.Others(k.home) {
 		if err := k.call(ctx, host, "hold what checkpoint "+c.ID+" has there", environment.HoldActivity,
 			environment.Holding{Environment: k.Name, Checkpoint: c.ID, Entries: s.On(host)}, nil); err != nil {
@@ -151,7 +151,8 @@ func (k *keeper) rollBack(ctx workflow.Context, r environment.RollbackRequest) (
 	answer.Past, answer.MorePast = k.going.past, k.going.more
 	answer.Safety, err = k.keep(ctx, environment.Checkpoint{ID: r.Safety, Task: id, Trigger: environment.PreRollback,
 		Notes: "safety checkpoint before rollback to " + r.To, NeededBy: neededBy, RolledBackTo: r.To,
-		RolledBackToCreated: to.Created, PutBack: k.putBack(target), Past: answer.Past, MorePast: answer.MorePast}, steps)
+		RolledBackToCreated: to.Created, PutBack: k.putBack(target), Past: answer.Past, MorePast: answer.MorePast,
+		Own: k.going.own}, steps)
 	return answer, err
 }
 
