@@ -210,6 +210,29 @@ func TestAnEnvironmentKnowsTheTasksThatHaveChangedIt(t *testing.T) {
 	require.Contains(t, s.ok("show", committed), "what rollbacks of environment "+s.name+" have taken back is not known")
 }
 
+// TestWhatATaskHasTakenBackItselfIsNotMarked by a later rollback to the same checkpoint.
+func TestWhatATaskHasTakenBackItselfIsNotMarked(t *testing.T) {
+	s := newSite(t)
+	s.apply()
+	first := s.checkpoint()
+	id := "own-" + s.name
+	s.ok("run", s.task("- {id: write, uses: file.write, with: {path: ROOT/uploads/two, content: more}}\n"+
+		"- {id: back, uses: environment.rollback, gate: none, with: {environment: NAME, to: "+first.ID+"}}\n"),
+		"--id", id, "--watch")
+	own := s.view().Checkpoints[0]
+	require.Empty(t, own.Past)
+	require.Equal(t, id, own.Own.Task)
+	again := s.rollBack(first.ID)
+	require.Empty(t, s.standing(id).TakenBack)
+
+	s.rollBack(own.ID)
+	later := s.rollBack(first.ID)
+	require.Equal(t, []environment.TakenBack{{Environment: s.name, Checkpoint: first.ID, Safety: later.Safety.ID,
+		Parts: []string{"code", "uploads"}, At: later.Safety.Created}}, s.standing(id).TakenBack)
+	s.rollBack(again.Safety.ID)
+	require.Empty(t, s.standing(id).TakenBack, "the task had taken it back before that")
+}
+
 // standing is how a task stands, as show tells.
 func (s *site) standing(id string) (t tasks.Standing) {
 	s.Helper()
