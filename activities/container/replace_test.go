@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/testrun"
 )
@@ -77,6 +78,33 @@ func TestReplacedContainerComesBackAsItWas(t *testing.T) {
 	assert.True(t, cerrdefs.IsNotFound(err))
 	require.NoError(t, s.replace.Release(t.Context(), e))
 	assert.Empty(t, containertest.Left(t, e.Token))
+}
+
+// TestAnOldContainerThatALaterStepHasLeftAsideComesBack from the name that it has by then, which is
+// held: an undo of that step that comes late cannot take it away again.
+func TestAnOldContainerThatALaterStepHasLeftAsideComesBack(t *testing.T) {
+	t.Parallel()
+	for _, isUndone := range []bool{true, false} {
+		b, s := containertest.Start(t), newStage(t, t.TempDir())
+		e := s.entry(t)
+		_, err := s.replace.Apply(t.Context(), e,
+			step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
+		require.NoError(t, err)
+		left := aside.LeftName(activities.NewToken("later", "step", 1), aside.NameFor(e.Token))
+		require.NoError(t, b.ContainerRename(t.Context(), b.ID, left))
+		if isUndone {
+			u, err := s.replace.Undo(t.Context(), e, activities.Decision{})
+			require.NoError(t, err)
+			require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
+			require.Equal(t, b.ID, b.Inspect(t).ID)
+			require.Error(t, b.ContainerRename(t.Context(), b.ID, left))
+		}
+		require.NoError(t, s.replace.Release(t.Context(), e))
+		_, err = b.ContainerInspect(t.Context(), left)
+		require.True(t, cerrdefs.IsNotFound(err), "%v", err)
+		require.Equal(t, isUndone, b.Inspect(t).ID == b.ID)
+		require.Empty(t, containertest.Left(t, e.Token))
+	}
 }
 
 func TestReplaceThatFailsItsChecksLeavesTheOldContainerAlone(t *testing.T) {

@@ -54,8 +54,16 @@ func (w *world) findAside(ctx context.Context, m *remake, holds snapshot.Content
 
 // keptAside is the container that was kept, as what an earlier step has set aside.
 func (m *remaking) keptAside() aside.Container {
-	return aside.Container{Engine: m.engine, Restarts: m.kept.HostConfig.RestartPolicy}
+	c := aside.Container{Engine: m.engine, Token: m.entry.Token, ID: m.kept.ID, Name: m.name,
+		Restarts: m.kept.HostConfig.RestartPolicy, Images: []string{m.kept.Image}, Reach: reachRestore}
+	if m.found != nil {
+		c.Images = append(c.Images, m.found.Image)
+	}
+	return c
 }
+
+// wayForward is the name that the container has while it is brought forward.
+func (m *remaking) wayForward() string { return m.namePrefix() + "forward" }
 
 // bringForward names the container that was kept in the document of what the step makes.
 func (m *remaking) bringForward() (id string, err error) {
@@ -66,28 +74,29 @@ func (m *remaking) bringForward() (id string, err error) {
 	return doc.ID, doc.fenced()
 }
 
-// leaveAside sets the container that was brought back aside again for the step that had done so, or
-// removes it where the record of that is released. It has the other name of that step then: by the
-// one that it had, a forward that comes late finds nothing.
+// leaveAside sets the container that was brought forward aside again for the step that had done so,
+// or removes it where the record of that is released. It has a name of this step then, which whoever
+// brings it forward next, or back, holds: an undo that comes late cannot move it again.
 func (m *remaking) leaveAside(ctx context.Context) error {
-	name := aside.OtherName(m.Aside)
+	name := aside.LeftName(m.entry.Token, m.Aside)
 	c, err := m.engine.ContainerInspect(ctx, m.kept.ID)
 	if engine.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return engine.Explain("looking at the container that was brought back", err)
+		return engine.Explain("looking at the container that was brought forward", err)
 	}
-	if has := engine.NameOf(c); has == m.name || has == m.Aside {
+	if slices.Contains([]string{m.name, m.Aside, m.wayForward()}, engine.NameOf(c)) {
+		point.Reach("folder.restore:before-left")
 		if err := m.engine.ContainerRename(ctx, m.kept.ID, name); err != nil {
-			return engine.Explain("setting the container aside again that was brought back", err)
+			return engine.Explain("setting the container aside again that was brought forward", err)
 		}
 	}
 	point.Reach("folder.restore:left-aside")
 	if err := m.keptAside().StopRestarts(ctx, name); err != nil && !engine.IsNotFound(err) {
 		return err
 	}
-	t, err := m.journal.Token(aside.TokenOf(m.Aside))
+	t, err := m.journal.Token(aside.OwnerOf(m.Aside))
 	if err != nil {
 		return err
 	}

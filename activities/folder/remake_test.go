@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,7 +96,8 @@ var forwardCase = actiontest.Case{
 	Meanwhile: func(t testing.TB, dir string) { put(t, dir, "a", "meanwhile\n") },
 	Redone:    func(left, now string) bool { return withoutID(left) == withoutID(now) },
 	Sample:    1,
-	Own:       []string{"folder.restore:left-aside"},
+	Own: []string{"folder.restore:before-way", "folder.restore:before-forward", "folder.restore:forward-named",
+		"folder.restore:former-held", "folder.restore:before-left", "folder.restore:left-aside"},
 }
 
 // deploy removes a box, and makes another one under its name, with a restart policy of its own.
@@ -240,6 +242,12 @@ func (s *shop) undo(t *testing.T, name string, p params) (activities.Undone, err
 		activities.Decision{Done: true})
 }
 
+func (s *shop) release(t *testing.T, name, to string) {
+	t.Helper()
+	require.NoError(t, find(s.world, "folder.restore").Release(t.Context(),
+		entry(t, s.world, "folder.restore", name, s.back(to))))
+}
+
 // deploy is what people do: the container goes, and another image has its name.
 func (s *shop) deploy(t *testing.T) (id string) {
 	require.NoError(t, s.ContainerRemove(t.Context(), s.Name, dockertypes.RemoveOptions{Force: true}))
@@ -316,8 +324,7 @@ func TestADeployedContainerGoesBack(t *testing.T) {
 	_, err = s.call(t, "folder.restore", "again", s.back("one"))
 	require.NoError(t, err)
 	require.Equal(t, before, s.shows(t))
-	require.NoError(t, find(s.world, "folder.restore").Release(t.Context(),
-		entry(t, s.world, "folder.restore", "again", s.back("one"))))
+	s.release(t, "again", "one")
 	_, err = s.ContainerInspect(t.Context(), deployed)
 	require.Error(t, err)
 	s.Put(t, "/srv", map[string]string{"a": "later\n"})
@@ -329,6 +336,103 @@ func TestADeployedContainerGoesBack(t *testing.T) {
 	_, err = s.call(t, "folder.restore", "forward", s.back("two"))
 	require.NoError(t, err)
 	require.Equal(t, after, s.shows(t))
+}
+
+// TestALateUndoMovesNoContainerThatIsLiveAgain: one that has been brought forward is left aside again by
+// an undo, and comes back by another step, or by the undo of the one that had set it aside. Then the
+// undo runs on that had looked at it before all that.
+func TestALateUndoMovesNoContainerThatIsLiveAgain(t *testing.T) {
+	for name, liveAgain := range map[string]func(s *shop){
+		"forward again": func(s *shop) {
+			_, err := s.call(t, "folder.restore", "forward again", s.back("two"))
+			require.NoError(t, err)
+		},
+		"undone": func(s *shop) {
+			undone, err := s.undo(t, "back", s.back("one"))
+			require.NoError(t, err)
+			require.Equal(t, activities.Restored, undone.Outcome, undone)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openShop(t)
+			s.Put(t, "/srv", map[string]string{"a": "one\n"})
+			s.stop(t)
+			_, err := s.call(t, "folder.checkpoint", "one", s.part())
+			require.NoError(t, err)
+			deployed := s.deploy(t)
+			_, err = s.call(t, "folder.checkpoint", "two", s.part())
+			require.NoError(t, err)
+			_, err = s.call(t, "folder.restore", "back", s.back("one"))
+			require.NoError(t, err)
+			_, err = s.call(t, "folder.restore", "forward", s.back("two"))
+			require.NoError(t, err)
+			require.Equal(t, deployed, s.Inspect(t).ID)
+
+			looked, wake := make(chan struct{}), make(chan struct{})
+			stop := sync.OnceFunc(func() { close(looked); <-wake })
+			late := make(chan error, 1)
+			point.Hook(func(label string) {
+				if label == "folder.restore:before-left" {
+					stop()
+				}
+			})
+			go func() {
+				_, err := s.undo(t, "forward", s.back("two"))
+				late <- err
+			}()
+			<-looked
+			point.Hook(nil)
+			undone, err := s.undo(t, "forward", s.back("two"))
+			require.NoError(t, err)
+			require.Equal(t, activities.Restored, undone.Outcome, undone)
+			liveAgain(s)
+			require.Equal(t, deployed, s.Inspect(t).ID)
+			require.NoError(t, s.ContainerStart(t.Context(), s.Name, dockertypes.StartOptions{}))
+			close(wake)
+			require.Error(t, <-late)
+			now := s.Inspect(t)
+			require.Equal(t, deployed, now.ID)
+			require.True(t, now.State.Running)
+			require.Equal(t, dockertypes.RestartPolicyAlways, now.HostConfig.RestartPolicy.Name)
+			s.stop(t)
+			for _, step := range [][2]string{{"back", "one"}, {"forward", "two"}, {"forward again", "two"}} {
+				s.release(t, step[0], step[1])
+			}
+			for _, step := range []string{"back", "forward", "forward again"} {
+				require.Empty(t, containertest.Left(t, token(step)), step)
+			}
+			require.Equal(t, deployed, s.Inspect(t).ID)
+		})
+	}
+}
+
+// TestWhatIsLeftAsideGoesWithTheStepThatSetItAside, whose record is released after that of the step that
+// had brought it forward.
+func TestWhatIsLeftAsideGoesWithTheStepThatSetItAside(t *testing.T) {
+	s := openShop(t)
+	s.stop(t)
+	_, err := s.call(t, "folder.checkpoint", "one", s.part())
+	require.NoError(t, err)
+	deployed := s.deploy(t)
+	_, err = s.call(t, "folder.checkpoint", "two", s.part())
+	require.NoError(t, err)
+	_, err = s.call(t, "folder.restore", "back", s.back("one"))
+	require.NoError(t, err)
+	made := s.Inspect(t).ID
+	_, err = s.call(t, "folder.restore", "forward", s.back("two"))
+	require.NoError(t, err)
+	_, err = s.undo(t, "forward", s.back("two"))
+	require.NoError(t, err)
+	s.release(t, "forward", "two")
+	left, err := s.ContainerInspect(t.Context(), deployed)
+	require.NoError(t, err)
+	require.Equal(t, "/unwind-"+token("forward")+"-left-"+token("back"), left.Name)
+	s.release(t, "back", "one")
+	_, err = s.ContainerInspect(t.Context(), deployed)
+	require.True(t, cerrdefs.IsNotFound(err), "%v", err)
+	require.Empty(t, containertest.Left(t, token("forward")))
+	require.Empty(t, containertest.Left(t, token("back")))
+	require.Equal(t, made, s.Inspect(t).ID)
 }
 
 // TestAContainerThatIsGoneIsMadeAgain and goes again with the undo.

@@ -104,14 +104,19 @@ func (m *remaking) checkDrift(ctx context.Context, id string, d activities.Decis
 	if seen != "" && (drift == nil || drift.Digest != d.Force) {
 		return activities.Undone{Outcome: activities.Drifted, Observed: seen, Drift: drift}, nil
 	}
+	var back goingBack
 	if m.found != nil { // nothing is taken away for nothing
 		if _, err := m.engine.ContainerInspect(ctx, m.found.ID); engine.IsNotFound(err) {
 			return u, m.goneForGood()
 		} else if err != nil {
 			return u, engine.Explain("looking at the container that was set aside", err)
 		}
+		if back.Left, err = m.setAside().LeftBy(ctx); err != nil {
+			return u, err
+		}
 	}
-	_, err = m.token.Create(backDoc, &struct{}{})
+	_, err = m.token.Create(backDoc, &back)
+	m.left = back.Left
 	return u, err
 }
 

@@ -30,6 +30,8 @@ type remaking struct {
 	// name is that of the container in its place, kept and found are what is in the remake.
 	name        string
 	kept, found *container.InspectResponse
+	// left is the name under which a later step had left aside what the token has set aside.
+	left string
 	// holds is what the files of the container that is made are to be.
 	holds snapshot.Content
 }
@@ -40,6 +42,12 @@ const (
 	turnDoc = "turn" // whose turn it is: a forward's, which changes places, or an undo's
 	backDoc = "back" // an undo has looked for drift, and goes back
 )
+
+// goingBack is a document: what an undo has found before it goes back.
+type goingBack struct {
+	// Left is the name under which a later step has left aside what the token has set aside.
+	Left string `json:"left,omitempty"`
+}
 
 // made is a document: the container that a forward has made. It is empty where an undo came first.
 type made struct {
@@ -91,19 +99,19 @@ func (m *remaking) run(ctx context.Context) error {
 	if id == "" {
 		return nil
 	}
+	if m.Aside != "" {
+		err := m.keptAside().BringForward(ctx, m.Aside, m.wayForward())
+		if errors.Is(err, aside.ErrLate) {
+			return errors.Join(made{}.fenced(), err)
+		}
+		return err
+	}
 	holder, err := engine.FindHolder(ctx, m.engine, m.name)
 	if err != nil || holder == id {
 		return err
 	}
-	from := id
-	if m.Aside != "" { // by that name: what comes after an undo finds nothing
-		from = m.Aside
-		if err := m.keptAside().RestoreRestarts(ctx, from); err != nil {
-			return err
-		}
-	}
 	return engine.Explain("giving the container that was kept the name "+m.name,
-		m.engine.ContainerRename(ctx, from, m.name))
+		m.engine.ContainerRename(ctx, id, m.name))
 }
 
 // prepare has the container that was kept ready, with its files.
@@ -242,14 +250,15 @@ func (m *remaking) takeTurn() error {
 func (m *remaking) setAside() aside.Container {
 	c := aside.Container{
 		Engine: m.engine, Token: m.entry.Token, ID: m.found.ID, Name: m.name,
-		Restarts: m.found.HostConfig.RestartPolicy, Images: []string{m.found.Image},
-		Reach: func(what string) { point.Reach("folder.restore:" + what) },
+		Restarts: m.found.HostConfig.RestartPolicy, Images: []string{m.found.Image}, Left: m.left, Reach: reachRestore,
 	}
 	if m.kept != nil {
 		c.Images = append(c.Images, m.kept.Image)
 	}
 	return c
 }
+
+func reachRestore(what string) { point.Reach("folder.restore:" + what) }
 
 // remove removes a container, never its volumes.
 func (w *world) remove(ctx context.Context, id string) error {
@@ -279,15 +288,21 @@ func (m *remaking) sweep(ctx context.Context, keep string) error {
 	return nil
 }
 
-// release removes what has a name of the token: after a commit the container that was set aside,
-// after an undo what holds its names, and never that container.
+// release removes what has a name of the token, or was left aside for it: after a commit the container
+// that was set aside, after an undo what holds its names, and never that container. What it has brought
+// forward stays.
 func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
-	for _, name := range []string{aside.NameFor(m.entry.Token), aside.ReturnName(m.entry.Token)} {
+	names, err := m.ownNames(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		holder, err := engine.FindHolder(ctx, m.engine, name)
 		if err != nil {
 			return err
 		}
-		if holder == "" || fate == journal.Undoing && m.found != nil && holder == m.found.ID {
+		isFound := m.found != nil && holder == m.found.ID
+		if holder == "" || fate == journal.Undoing && isFound || m.Aside != "" && holder == m.kept.ID {
 			continue
 		}
 		if err := m.remove(ctx, name); err != nil { // by name: another step may be bringing it back
@@ -295,4 +310,19 @@ func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
 		}
 	}
 	return m.sweep(ctx, "")
+}
+
+// ownNames are those that the token has given or held.
+func (m *remaking) ownNames(ctx context.Context) ([]string, error) {
+	token := m.entry.Token
+	names := []string{aside.NameFor(token), aside.ReturnName(token)}
+	if m.Aside != "" {
+		names = append(names, m.Aside, aside.LeftName(token, m.Aside))
+	}
+	var back goingBack
+	if _, err := m.token.Read(backDoc, &back); err != nil || m.found == nil {
+		return names, err
+	}
+	left, err := m.setAside().LeftBy(ctx)
+	return append(names, slices.DeleteFunc([]string{back.Left, left}, func(n string) bool { return n == "" })...), err
 }

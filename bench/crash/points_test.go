@@ -37,6 +37,7 @@ var unreached = map[string]string{
 	"folder.restore:filled":         "the same",
 	"folder.restore:turn-taken":     "the same",
 	"folder.restore:made-removed":   "the same",
+	"folder.restore:before-left":    "the same",
 	"folder.restore:left-aside":     "the same",
 	"container.exec:reset-begun":    "only when a person asks for it",
 	"container.exec:reset-decided":  "the same",

@@ -33,7 +33,11 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	if _, err := t.Read(asideDoc, &old); err != nil && !target.IsDamaged(err) {
 		return err
 	}
-	if err := a.dropNames(ctx, e.Token, fate, rec, old.ID); err != nil {
+	names, err := a.ownNames(ctx, t, e.Token, rec)
+	if err != nil {
+		return err
+	}
+	if err := a.dropNames(ctx, names, fate, rec, old.ID); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*.gz"))
@@ -45,14 +49,35 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 			return err
 		}
 	}
-	return errors.Join(t.Drop(journal.Record), t.MarkReleased())
+	return errors.Join(a.sweep(ctx, e.Token, ""), t.Drop(journal.Record), t.MarkReleased())
 }
 
-// dropNames removes whatever has a name of the token: after a commit the old container, after an
+// ownNames are those that the token has given or held, and the one under which a later step has left
+// the old container aside.
+func (a *Action) ownNames(ctx context.Context, t *journal.Token, token string, rec stepRecord) ([]string, error) {
+	names := []string{aside.NameFor(token), aside.ReturnName(token)}
+	var back goingBack
+	if _, err := t.Read(backDoc, &back); err != nil && !target.IsDamaged(err) {
+		return nil, err
+	}
+	if back.Left != "" {
+		names = append(names, back.Left)
+	}
+	if rec.Old.ContainerJSONBase == nil {
+		return names, nil
+	}
+	left, err := a.setAside(token, rec.replacement).LeftBy(ctx)
+	if left != "" {
+		names = append(names, left)
+	}
+	return names, err
+}
+
+// dropNames removes whatever has one of these names of a token: after a commit the old container, after an
 // undo what fences it, and never the old one; unless that has been made anew since, so that it is
 // not what was put aside any more.
-func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate, rec stepRecord, old string) error {
-	for _, name := range []string{aside.NameFor(token), aside.ReturnName(token)} {
+func (a *Action) dropNames(ctx context.Context, names []string, fate journal.Fate, rec stepRecord, old string) error {
+	for _, name := range names {
 		holder, err := engine.FindHolder(ctx, a.Engine, name)
 		if err != nil {
 			return err
@@ -68,5 +93,5 @@ func (a *Action) dropNames(ctx context.Context, token string, fate journal.Fate,
 			return err
 		}
 	}
-	return a.sweep(ctx, token, "")
+	return nil
 }

@@ -95,7 +95,7 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 					"now is left as it is", rec.Old.ID[:12]),
 		}, nil
 	}
-	occupant, drifted, err := a.decide(ctx, t, rec, fresh.ID, d)
+	back, drifted, err := a.decide(ctx, e, t, rec, fresh.ID, d)
 	if err == nil && drifted.Outcome == activities.Drifted {
 		err = a.Leases.CheckLater(engine.NameOf(rec.Old), t, rec.Owned)
 	}
@@ -109,13 +109,13 @@ func (a *Action) takeBack(ctx context.Context, e activities.Entry, t *journal.To
 	if err := a.removeMade(ctx, e.Token, fresh.ID, trial.ID); err != nil {
 		return activities.Undone{}, err
 	}
-	if occupant != "" {
-		if err := a.Lineage.Remove(ctx, occupant); err != nil {
+	if back.Occupant != "" {
+		if err := a.Lineage.Remove(ctx, back.Occupant); err != nil {
 			return activities.Undone{}, err
 		}
 	}
 	point.Reach("container.replace:new-removed")
-	if err := a.bringBack(ctx, e.Token, rec.replacement); err != nil {
+	if err := a.bringBack(ctx, e.Token, rec.replacement, back.Left); err != nil {
 		return activities.Undone{}, err
 	}
 	return a.report(ctx, rec)
@@ -155,28 +155,31 @@ func (a *Action) readRecord(ctx context.Context, t *journal.Token) (rec stepReco
 
 // decide looks for drift, each time again for as long as the new container is there. What is not
 // there any more once an undo has decided, that undo may have removed.
-func (a *Action) decide(ctx context.Context, t *journal.Token, rec stepRecord, fresh string,
-	d activities.Decision) (occupant string, drifted activities.Undone, err error) {
+func (a *Action) decide(ctx context.Context, e activities.Entry, t *journal.Token, rec stepRecord, fresh string,
+	d activities.Decision) (back goingBack, drifted activities.Undone, err error) {
 	seen, failed := a.view(ctx, t, rec, fresh)
-	var back goingBack
 	found, err := t.Read(backDoc, &back)
 	if err != nil {
-		return "", drifted, err
+		return back, drifted, err
 	}
 	if found {
 		if stands, err := a.stands(ctx, fresh); err != nil || !stands {
-			return back.Occupant, drifted, err
+			return back, drifted, err
 		}
 	}
 	if failed != nil {
-		return "", drifted, failed
+		return back, drifted, failed
 	}
 	if drift := seen.Drift(); drift != nil && d.Force != drift.Digest {
-		return "", activities.Undone{Outcome: activities.Drifted, Observed: seen.String(), Drift: drift}, nil
+		return back, activities.Undone{Outcome: activities.Drifted, Observed: seen.String(), Drift: drift}, nil
+	}
+	if back.Left, err = a.setAside(e.Token, rec.replacement).LeftBy(ctx); err != nil {
+		return back, drifted, err
 	}
 	back.Occupant = seen.Occupant
 	_, err = t.Create(backDoc, &back)
-	return seen.Occupant, drifted, err
+	back.Occupant = seen.Occupant // what another undo has decided is of another one
+	return back, drifted, err
 }
 
 // stands says whether a container is there, under whatever id it has now.
@@ -202,6 +205,8 @@ func goneForGood(old container.InspectResponse) error {
 type goingBack struct {
 	// Occupant is another container that has the name now, and that a person has decided to replace.
 	Occupant string `json:"occupant,omitempty"`
+	// Left is the name under which a later step has left the old container aside.
+	Left string `json:"left,omitempty"`
 }
 
 // removeMade removes what the step has made: the new container, under whatever id it has now, the
@@ -226,9 +231,11 @@ func (a *Action) removeMade(ctx context.Context, token, fresh, trial string) err
 	return a.sweep(ctx, token, "")
 }
 
-// bringBack gives the old container its name again and starts it.
-func (a *Action) bringBack(ctx context.Context, token string, r replacement) error {
+// bringBack gives the old container its name again and starts it. Left is the name under which a later
+// step had left it aside.
+func (a *Action) bringBack(ctx context.Context, token string, r replacement, left string) error {
 	old := a.setAside(token, r)
+	old.Left = left
 	err := old.BringBack(ctx, func(ctx context.Context, name string) error { return a.restart(ctx, name, old) })
 	if errors.Is(err, aside.ErrGone) {
 		return goneForGood(r.Old)

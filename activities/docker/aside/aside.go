@@ -2,8 +2,8 @@
 // is kept, under a name of the step's token, until the step is undone or its record is released.
 //
 // An engine takes a name atomically, and for one container only. That is the fence between the
-// calls of a token: once a container is back, something holds each of the names by which a late
-// forward or a late undo could still move it.
+// calls of tokens: once a container is back, or forward again, something holds each of the names by
+// which a late forward or a late undo could still move it.
 package aside
 
 import (
@@ -23,6 +23,8 @@ type Container struct {
 	ID, Name string
 	// Restarts is when the engine starts it again by itself.
 	Restarts container.RestartPolicy
+	// Left is the name under which a later step had left it aside; empty: none had.
+	Left string
 	// Images are ids of images for what only holds a name: somebody may have removed one.
 	Images []string
 	// Reach reports the point after a side effect.
@@ -49,9 +51,10 @@ func (c Container) SetAside(ctx context.Context) error {
 	return c.StopRestarts(ctx, NameFor(c.Token))
 }
 
-// BringBack gives the container its name again. It ends when no forward and no other undo of the
-// token can do anything to it any more: both names by which they could are taken. Ready is
-// called with the name that only an undo gives it, before it has its own.
+// BringBack gives the container its name again. It ends when no forward, no other undo of the token
+// and no undo of the step that had left it aside can do anything to it any more: the names by which
+// they could are taken. Ready is called with the name that only an undo gives it, before it has its
+// own.
 func (c Container) BringBack(ctx context.Context, ready func(ctx context.Context, name string) error) error {
 	back := ReturnName(c.Token)
 	for {
@@ -73,9 +76,9 @@ func (c Container) BringBack(ctx context.Context, ready func(ctx context.Context
 			}
 		}
 		c.Reach("old-returning")
-		if fenced, err := c.holdName(ctx, NameFor(c.Token)); err != nil {
+		if fenced, err := c.holdFormer(ctx); err != nil {
 			return err
-		} else if !fenced { // a forward was quicker
+		} else if !fenced { // another call was quicker
 			continue
 		}
 		c.Reach("forward-fenced")
@@ -91,6 +94,79 @@ func (c Container) BringBack(ctx context.Context, ready func(ctx context.Context
 			return err
 		}
 	}
+}
+
+// holdFormer takes the names that the container had while it was aside.
+func (c Container) holdFormer(ctx context.Context) (taken bool, err error) {
+	if taken, err = c.holdName(ctx, NameFor(c.Token)); err == nil && taken && c.Left != "" {
+		taken, err = c.holdName(ctx, c.Left)
+	}
+	return taken, err
+}
+
+// LeftBy is the name under which a later step has left the container aside; empty: none has, or it
+// is gone.
+func (c Container) LeftBy(ctx context.Context) (name string, err error) {
+	now, err := c.Engine.ContainerInspect(ctx, c.ID)
+	if engine.IsNotFound(err) {
+		return "", nil
+	}
+	if name = engine.NameOf(now); err != nil || !leftNames.MatchString(name) || OwnerOf(name) != c.Token {
+		return "", engine.Explain("looking at the old container", err)
+	}
+	return name, nil
+}
+
+// ErrLate says that a container is not where a forward would bring it from: the step has been undone.
+var ErrLate = errors.New("the container is not where it was set aside any more")
+
+// BringForward gives the container the name of its place for a step of the token, from the name
+// under which an earlier one has set it aside. It ends when no call of an earlier step can move it
+// any more, for the name is taken by which it could. On its way it has a name of the step: a forward
+// that comes late moves there what only holds the former name, and puts that back.
+func (c Container) BringForward(ctx context.Context, from, way string) error {
+	for {
+		now, err := c.Engine.ContainerInspect(ctx, c.ID)
+		if err != nil {
+			return engine.Explain("looking at the container that was kept", err)
+		}
+		switch engine.NameOf(now) {
+		case from:
+			if err := c.startForward(ctx, from, way); err != nil {
+				return err
+			}
+			fallthrough
+		case way:
+			c.Reach("before-forward")
+			if err := c.Engine.ContainerRename(ctx, way, c.Name); err != nil {
+				return engine.Explain("giving the container that was kept the name "+c.Name, err)
+			}
+		case c.Name:
+		default:
+			return ErrLate
+		}
+		c.Reach("forward-named")
+		if fenced, err := c.holdName(ctx, from); err != nil || fenced {
+			c.Reach("former-held")
+			return err
+		}
+	}
+}
+
+// startForward gives the container its name of the way.
+func (c Container) startForward(ctx context.Context, from, way string) error {
+	if err := c.RestoreRestarts(ctx, from); err != nil {
+		return err
+	}
+	c.Reach("before-way")
+	if err := c.Engine.ContainerRename(ctx, from, way); err != nil {
+		return engine.Explain("bringing forward the container that was kept", err)
+	}
+	holder, err := engine.FindHolder(ctx, c.Engine, way)
+	if err != nil || holder == c.ID {
+		return err
+	}
+	return errors.Join(ErrLate, engine.Explain("holding the name "+from, c.Engine.ContainerRename(ctx, way, from)))
 }
 
 // RestoreRestarts has the engine start the container again by itself as before.

@@ -18,23 +18,23 @@ func NameFor(token string) string { return NamePrefix(token) + "aside" }
 // ReturnName is explained at [NameFor].
 func ReturnName(token string) string { return NamePrefix(token) + "return" }
 
-// OtherName is the other one of the two names that a token has for what it has set aside.
-func OtherName(name string) string {
-	if token, is := strings.CutSuffix(name, "aside"); is {
-		return token + "return"
-	}
-	return strings.TrimSuffix(name, "return") + "aside"
-}
+// LeftName is what a container is called that a token has brought forward, and that an undo of it has
+// left aside again, for the token that had set it aside. From is the name that it had before.
+func LeftName(token, from string) string { return NamePrefix(token) + "left-" + OwnerOf(from) }
 
-// TokenOf is the token whose name a container has that was set aside.
-func TokenOf(name string) string {
+// OwnerOf is the token that has set a container aside which has this name.
+func OwnerOf(name string) string {
+	if _, owner, isLeft := strings.Cut(name, "-left-"); isLeft {
+		return owner
+	}
 	token, _, _ := strings.Cut(strings.TrimPrefix(name, "unwind-"), "-")
 	return token
 }
 
 var (
 	stepNames  = regexp.MustCompile(`^unwind-[0-9a-f]{32}-`)
-	asideNames = regexp.MustCompile(`^/unwind-[0-9a-f]{32}-(aside|return)$`)
+	leftNames  = regexp.MustCompile(`^unwind-[0-9a-f]{32}-left-[0-9a-f]{32}$`)
+	asideNames = regexp.MustCompile(`^/unwind-[0-9a-f]{32}-(aside|return|left-[0-9a-f]{32})$`)
 )
 
 // IsStepName says that a container with this name belongs to a step.
