@@ -14,6 +14,7 @@ import (
 	"github.com/seed-62bf7108/unwind/bench/containers"
 	"github.com/seed-62bf7108/unwind/bench/crash"
 	"github.com/seed-62bf7108/unwind/bench/databases"
+	"github.com/seed-62bf7108/unwind/bench/disks"
 	"github.com/seed-62bf7108/unwind/bench/environments"
 	"github.com/seed-62bf7108/unwind/bench/faults"
 )
@@ -29,6 +30,7 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 	"wrap":         func(ctx context.Context) (any, []string, error) { return wrapped(ctx) },
 	"databases":    databases.Run,
 	"environments": environments.Run,
+	"disks":        disks.Run,
 	"decisions":    decisions,
 	"crash":        func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
@@ -72,6 +74,7 @@ databases  what others pay for the triggers of Unwind in PostgreSQL, and what a 
            bare transaction
 environments  a checkpoint of a container, a volume, a database and a repository, and a rollback, against the
               usual commands
+disks    how long a checkpoint of a disk of 2 GB stops the machine that has it open
 decisions  from an approval to the start of its step, unsigned and signed, against a bare workflow that waits for a
            signal
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
