@@ -93,6 +93,16 @@ var mutants = []mutant{
 		tests: "activities/folder", run: "TestADeployedContainerGoesBack",
 	},
 	{
+		name: "folder leaves free the name from which it has brought a container forward", in: "activities/docker/aside",
+		from: "if fenced, err := c.holdName(ctx, from); err != nil || fenced {", to: "if err == nil {",
+		tests: "activities/folder", run: "TestALateUndoMovesNoContainerThatIsLiveAgain/forward_again",
+	},
+	{
+		name: "folder leaves free the name from which it has brought a container back", in: "activities/docker/aside",
+		from: `err == nil && taken && c.Left != ""`, to: "false",
+		tests: "activities/folder", run: "TestALateUndoMovesNoContainerThatIsLiveAgain/undone",
+	},
+	{
 		name: "folder takes any container for the one that it has made", in: "activities/folder",
 		from: "case holder.ID == id:", to: `case holder.ID != "":`,
 		tests: "activities/folder", run: "TestAThirdContainerIsNotTakenAway",
