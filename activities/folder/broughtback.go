@@ -75,8 +75,8 @@ func (m *remaking) bringForward() (id string, err error) {
 }
 
 // leaveAside sets the container that was brought forward aside again for the step that had done so,
-// or removes it where the record of that is released. It has a name of this step then, which whoever
-// brings it forward next, or back, holds: an undo that comes late cannot move it again.
+// or removes it where the record of that is released. It has a name of this step then, which
+// whoever brings it forward next, or back, holds: an undo that comes late cannot move it again.
 func (m *remaking) leaveAside(ctx context.Context) error {
 	name := aside.LeftName(m.entry.Token, m.Aside)
 	c, err := m.engine.ContainerInspect(ctx, m.kept.ID)

@@ -338,9 +338,9 @@ func TestADeployedContainerGoesBack(t *testing.T) {
 	require.Equal(t, after, s.shows(t))
 }
 
-// TestALateUndoMovesNoContainerThatIsLiveAgain: one that has been brought forward is left aside again by
-// an undo, and comes back by another step, or by the undo of the one that had set it aside. Then the
-// undo runs on that had looked at it before all that.
+// TestALateUndoMovesNoContainerThatIsLiveAgain: one that has been brought forward is left aside
+// again by an undo, and comes back by another step, or by the undo of the one that had set it
+// aside. Then the undo runs on that had looked at it before all that.
 func TestALateUndoMovesNoContainerThatIsLiveAgain(t *testing.T) {
 	for name, liveAgain := range map[string]func(s *shop){
 		"forward again": func(s *shop) {
@@ -406,8 +406,8 @@ func TestALateUndoMovesNoContainerThatIsLiveAgain(t *testing.T) {
 	}
 }
 
-// TestWhatIsLeftAsideGoesWithTheStepThatSetItAside, whose record is released after that of the step that
-// had brought it forward.
+// TestWhatIsLeftAsideGoesWithTheStepThatSetItAside, whose record is released after that of the step
+// that had brought it forward.
 func TestWhatIsLeftAsideGoesWithTheStepThatSetItAside(t *testing.T) {
 	s := openShop(t)
 	s.stop(t)

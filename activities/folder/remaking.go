@@ -288,9 +288,9 @@ func (m *remaking) sweep(ctx context.Context, keep string) error {
 	return nil
 }
 
-// release removes what has a name of the token, or was left aside for it: after a commit the container
-// that was set aside, after an undo what holds its names, and never that container. What it has brought
-// forward stays.
+// release removes what has a name of the token, or was left aside for it: after a commit the
+// container that was set aside, after an undo what holds its names, and never that container. What
+// it has brought forward stays.
 func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
 	names, err := m.ownNames(ctx)
 	if err != nil {

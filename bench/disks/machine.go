@@ -26,7 +26,8 @@ func startMachine(ctx context.Context, dir, disk string) (*machine, error) {
 	theirs := filepath.Join(dir, "write.qmp")
 	m := &machine{ours: filepath.Join(dir, "qmp")}
 	listen := func(at string) string { return "unix:" + at + ",server=on,wait=off" }
-	m.process = exec.CommandContext(ctx, "qemu-system-x86_64", "-M", "q35,accel=tcg", "-nodefaults", "-display", "none", "-m", "64",
+	m.process = exec.CommandContext(ctx, "qemu-system-x86_64",
+		"-M", "q35,accel=tcg", "-nodefaults", "-display", "none", "-m", "64",
 		"-blockdev", "driver=file,node-name=file,filename="+disk, "-blockdev", "driver=qcow2,node-name=root,file=file",
 		"-device", "nvme,drive=root,serial=root,id=root-disk", "-qmp", listen(m.ours), "-qmp", listen(theirs))
 	m.process.Stderr = os.Stderr
@@ -68,16 +69,16 @@ func (m *machine) call(request string) error {
 		switch {
 		case err != nil:
 			return err
-		case strings.Contains(said, `"error"`), strings.Contains(said, `"return": "`) && !strings.Contains(said, `"return": ""`):
-			return errors.New(said)
-		case strings.Contains(said, `"return"`):
+		case strings.Contains(said, `"return": {}`), strings.Contains(said, `"return": ""`):
 			return nil
+		case strings.Contains(said, `"error"`), strings.Contains(said, `"return"`): // what a command says is an error
+			return errors.New(said)
 		}
 	}
 }
 
-// longestWrite writes 4 KiB at a time to the disk through the machine while something is done, and is
-// how long the longest of these writes has taken.
+// longestWrite writes 4 KiB at a time to the disk through the machine while something is done, and
+// is how long the longest of these writes has taken.
 func (m *machine) longestWrite(ctx context.Context, do func() error) (longest time.Duration, err error) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()

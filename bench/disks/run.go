@@ -1,4 +1,4 @@
-// Package disks measures how long a checkpoint stops a running virtual machine, whose disk holds 2 GB.
+// Package disks measures how long a checkpoint of a disk of 2 GB stops the machine that has it open.
 package disks
 
 import (
@@ -26,8 +26,8 @@ const (
 // figures are medians in milliseconds.
 type figures struct {
 	Checkpoint float64 `json:"checkpoint_ms"`
-	// Stopped is the longest write of the machine while a checkpoint is taken, Longest the longest of all,
-	// and Idle the longest write in as long a time without a checkpoint.
+	// Stopped is the longest write of the machine while a checkpoint is taken, Longest the longest
+	// of all, and Idle the longest write in as long a time without a checkpoint.
 	Stopped float64 `json:"stopped_ms"`
 	Longest float64 `json:"longest_stopped_ms"`
 	Idle    float64 `json:"idle_ms"`
@@ -41,8 +41,8 @@ func Run(ctx context.Context) (result any, missed []string, err error) {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "disk.qcow2")
-	make2G := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-o", "preallocation=falloc", path, diskSize)
-	if said, err := make2G.CombinedOutput(); err != nil {
+	if said, err := exec.CommandContext(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-o", "preallocation=falloc", path,
+		diskSize).CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("making a disk: %w: %s", err, said)
 	}
 	m, err := startMachine(ctx, dir, path)

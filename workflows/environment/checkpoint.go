@@ -44,9 +44,9 @@ type Checkpoint struct {
 	// Bytes are those of the parts; what parts of several checkpoints have in common is kept once.
 	Bytes int64 `json:"size_bytes"`
 	// RolledBackTo is where the rollback went whose safety checkpoint it is, which was taken at
-	// RolledBackToCreated. PutBack are the parts that it put back, Past are the tasks whose changes it
-	// has taken back, and MorePast is how many more there are. Own is what it has taken back of the task
-	// that asked for it.
+	// RolledBackToCreated. PutBack are the parts that it put back, Past are the tasks whose changes
+	// it has taken back, and MorePast is how many more there are. Own is what it has taken back of
+	// the task that asked for it.
 	RolledBackTo        string      `json:"rolled_back_to,omitempty"`
 	RolledBackToCreated time.Time   `json:"rolled_back_to_created_at,omitzero"`
 	PutBack             []string    `json:"put_back,omitempty"`

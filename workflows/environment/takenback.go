@@ -71,8 +71,8 @@ func (r *Rollbacks) Add(stored []Stored) {
 }
 
 // TakenBack tells by which rollbacks what tasks had changed is taken back now: the tasks by their
-// ids, the newest rollback first. Going forward again ends that. A task that has asked for a rollback
-// itself has had nothing taken back by it. See [Rollbacks.Unknown].
+// ids, the newest rollback first. Going forward again ends that. A task that has asked for a
+// rollback itself has had nothing taken back by it. See [Rollbacks.Unknown].
 func (v View) TakenBack() map[string][]TakenBack {
 	found := map[string][]TakenBack{}
 	for _, r := range v.Rollbacks.All {
@@ -108,8 +108,8 @@ func (v View) Unknown(oldest time.Time) (notes []string) {
 }
 
 // takenBackBy is the rollback by which a part did not have, before a time, what a task had changed
-// then; nil: it had it, or that is not known. The zero time is now. What a rollback has put back is as
-// it was when the checkpoint was taken that it went back to.
+// then; nil: it had it, or that is not known. The zero time is now. What a rollback has put back is
+// as it was when the checkpoint was taken that it went back to.
 func (r Rollbacks) takenBackBy(task string, wrote PartWrote, before time.Time) *Rollback {
 	for i, each := range r.All {
 		switch {
@@ -131,7 +131,7 @@ func (r Rollbacks) takenBackBy(task string, wrote PartWrote, before time.Time) *
 	return nil
 }
 
-// passed are the tasks whose changes the rollback has taken back, with the one that has asked for it.
+// passed are the tasks whose changes the rollback has taken back, with the one that asked for it.
 func (r Rollback) passed() []TaskWrote {
 	if r.Own == nil {
 		return r.Past

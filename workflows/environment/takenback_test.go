@@ -89,8 +89,8 @@ func TestWhatIsTakenBackFollowsTheRollbacks(t *testing.T) {
 	require.Equal(t, byBack("uploads"), h.taken())
 }
 
-// TestWhatATaskHasTakenBackItselfIsNoMark, also when others go back to the same checkpoint later. Others
-// take back only what was there.
+// TestWhatATaskHasTakenBackItselfIsNoMark, also when others go back to the same checkpoint later.
+// Others take back only what was there.
 func TestWhatATaskHasTakenBackItselfIsNoMark(t *testing.T) {
 	wrote := func(at int) *TaskWrote { w := wroteBoth("task", at); return &w }
 	ownRolledBack := func() *history {

@@ -52,8 +52,8 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	return errors.Join(a.sweep(ctx, e.Token, ""), t.Drop(journal.Record), t.MarkReleased())
 }
 
-// ownNames are those that the token has given or held, and the one under which a later step has left
-// the old container aside.
+// ownNames are those that the token has given or held, and the one under which a later step has
+// left the old container aside.
 func (a *Action) ownNames(ctx context.Context, t *journal.Token, token string, rec stepRecord) ([]string, error) {
 	names := []string{aside.NameFor(token), aside.ReturnName(token)}
 	var back goingBack
@@ -73,9 +73,9 @@ func (a *Action) ownNames(ctx context.Context, t *journal.Token, token string, r
 	return names, err
 }
 
-// dropNames removes whatever has one of these names of a token: after a commit the old container, after an
-// undo what fences it, and never the old one; unless that has been made anew since, so that it is
-// not what was put aside any more.
+// dropNames removes whatever has one of these names of a token: after a commit the old container,
+// after an undo what fences it, and never the old one; unless that has been made anew since, so
+// that it is not what was put aside any more.
 func (a *Action) dropNames(ctx context.Context, names []string, fate journal.Fate, rec stepRecord, old string) error {
 	for _, name := range names {
 		holder, err := engine.FindHolder(ctx, a.Engine, name)

@@ -231,8 +231,8 @@ func (a *Action) removeMade(ctx context.Context, token, fresh, trial string) err
 	return a.sweep(ctx, token, "")
 }
 
-// bringBack gives the old container its name again and starts it. Left is the name under which a later
-// step had left it aside.
+// bringBack gives the old container its name again and starts it. Left is the name under which a
+// later step had left it aside.
 func (a *Action) bringBack(ctx context.Context, token string, r replacement, left string) error {
 	old := a.setAside(token, r)
 	old.Left = left

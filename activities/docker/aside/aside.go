@@ -117,13 +117,13 @@ func (c Container) LeftBy(ctx context.Context) (name string, err error) {
 	return name, nil
 }
 
-// ErrLate says that a container is not where a forward would bring it from: the step has been undone.
+// ErrLate says that a container is not where a forward would bring it from: the step was undone.
 var ErrLate = errors.New("the container is not where it was set aside any more")
 
 // BringForward gives the container the name of its place for a step of the token, from the name
 // under which an earlier one has set it aside. It ends when no call of an earlier step can move it
-// any more, for the name is taken by which it could. On its way it has a name of the step: a forward
-// that comes late moves there what only holds the former name, and puts that back.
+// any more, for the name is taken by which it could. On its way it has a name of the step: a
+// forward that comes late moves there what only holds the former name, and puts that back.
 func (c Container) BringForward(ctx context.Context, from, way string) error {
 	for {
 		now, err := c.Engine.ContainerInspect(ctx, c.ID)

@@ -11,8 +11,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 )
 
-// TestAForwardThatComesLateBringsNothing: another call has brought the container forward meanwhile, and
-// an undo has left it aside. What only holds its former name goes on holding it.
+// TestAForwardThatComesLateBringsNothing: another call has brought the container forward meanwhile,
+// and an undo has left it aside. What only holds its former name goes on holding it.
 func TestAForwardThatComesLateBringsNothing(t *testing.T) {
 	b := containertest.Start(t)
 	client, err := engine.Connect(containertest.Socket)

@@ -18,8 +18,8 @@ func NameFor(token string) string { return NamePrefix(token) + "aside" }
 // ReturnName is explained at [NameFor].
 func ReturnName(token string) string { return NamePrefix(token) + "return" }
 
-// LeftName is what a container is called that a token has brought forward, and that an undo of it has
-// left aside again, for the token that had set it aside. From is the name that it had before.
+// LeftName is what a container is called that a token has brought forward, and that an undo of it
+// has left aside again, for the token that had set it aside. From is the name that it had before.
 func LeftName(token, from string) string { return NamePrefix(token) + "left-" + OwnerOf(from) }
 
 // OwnerOf is the token that has set a container aside which has this name.
