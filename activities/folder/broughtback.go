@@ -93,6 +93,9 @@ func (m *remaking) leaveAside(ctx context.Context) error {
 		}
 	}
 	point.Reach("folder.restore:left-aside")
+	if _, err := m.keptAside().Hold(ctx, aside.FormerName(m.Aside)); err != nil { // the forward may not have got so far
+		return err
+	}
 	if err := m.keptAside().StopRestarts(ctx, name); err != nil && !engine.IsNotFound(err) {
 		return err
 	}

@@ -395,7 +395,8 @@ func TestALateUndoMovesNoContainerThatIsLiveAgain(t *testing.T) {
 			require.True(t, now.State.Running)
 			require.Equal(t, dockertypes.RestartPolicyAlways, now.HostConfig.RestartPolicy.Name)
 			s.stop(t)
-			for _, step := range [][2]string{{"back", "one"}, {"forward", "two"}, {"forward again", "two"}} {
+			for _, step := range [][2]string{{"back", "one"}, {"forward again", "two"}, {"forward", "two"}} {
+				require.True(t, s.isHeld(t, leftBy("forward")), "before the release of %s", step[0])
 				s.release(t, step[0], step[1])
 			}
 			for _, step := range []string{"back", "forward", "forward again"} {
@@ -424,6 +425,7 @@ func TestWhatIsLeftAsideGoesWithTheStepThatSetItAside(t *testing.T) {
 	_, err = s.undo(t, "forward", s.back("two"))
 	require.NoError(t, err)
 	s.release(t, "forward", "two")
+	require.True(t, s.isHeld(t, "unwind-"+token("back")+"-aside"), "a late forward of it would take it away")
 	left, err := s.ContainerInspect(t.Context(), deployed)
 	require.NoError(t, err)
 	require.Equal(t, "/unwind-"+token("forward")+"-left-"+token("back"), left.Name)
@@ -433,6 +435,119 @@ func TestWhatIsLeftAsideGoesWithTheStepThatSetItAside(t *testing.T) {
 	require.Empty(t, containertest.Left(t, token("forward")))
 	require.Empty(t, containertest.Left(t, token("back")))
 	require.Equal(t, made, s.Inspect(t).ID)
+}
+
+// leftBy is the name under which a step leaves the container aside that step back has set aside.
+func leftBy(step string) string { return "unwind-" + token(step) + "-left-" + token("back") }
+
+// isHeld says that a container has a name which is not the one in its place.
+func (s *shop) isHeld(t *testing.T, name string) bool {
+	t.Helper()
+	c, err := s.ContainerInspect(t.Context(), name)
+	if cerrdefs.IsNotFound(err) {
+		return false
+	}
+	require.NoError(t, err)
+	return c.Config.Entrypoint[0] == "/unwind-holds-this-name"
+}
+
+// cutOff runs a call whose worker is cut off at a point.
+func cutOff(t *testing.T, at string, do func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	point.Hook(func(label string) {
+		if label == at {
+			cancel()
+		}
+	})
+	defer point.Hook(nil)
+	require.ErrorIs(t, do(ctx), context.Canceled)
+}
+
+// wentBack is a shop whose container was deployed anew, which step back has set aside.
+func wentBack(t *testing.T) (s *shop, deployed string) {
+	s = openShop(t)
+	s.stop(t)
+	_, err := s.call(t, "folder.checkpoint", "one", s.part())
+	require.NoError(t, err)
+	deployed = s.deploy(t)
+	_, err = s.call(t, "folder.checkpoint", "two", s.part())
+	require.NoError(t, err)
+	_, err = s.call(t, "folder.restore", "back", s.back("one"))
+	require.NoError(t, err)
+	return s, deployed
+}
+
+// undoCutOff undoes step back, and is cut off.
+func (s *shop) undoCutOff(t *testing.T, at string) {
+	t.Helper()
+	cutOff(t, at, func(ctx context.Context) error {
+		_, err := find(s.world, "folder.restore").Undo(ctx, entry(t, s.world, "folder.restore", "back", s.back("one")),
+			activities.Decision{Done: true})
+		return err
+	})
+}
+
+// forwardAndBack brings the deployed container forward, and leaves it aside again.
+func (s *shop) forwardAndBack(t *testing.T, step string) {
+	t.Helper()
+	_, err := s.call(t, "folder.restore", step, s.back("two"))
+	require.NoError(t, err)
+	undone, err := s.undo(t, step, s.back("two"))
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome, undone)
+}
+
+// TestAnUndoThatWasCutOffComesToItsEnd though another step has brought the container forward from
+// where that undo had left it.
+func TestAnUndoThatWasCutOffComesToItsEnd(t *testing.T) {
+	s, deployed := wentBack(t)
+	s.undoCutOff(t, "folder.restore:old-returning")
+	s.forwardAndBack(t, "forward")
+	undone, err := s.undo(t, "back", s.back("one"))
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome, undone)
+	require.Equal(t, deployed, s.Inspect(t).ID)
+	require.True(t, s.isHeld(t, leftBy("forward")))
+	s.release(t, "forward", "two")
+	s.release(t, "back", "one")
+	require.Empty(t, containertest.Left(t, token("forward")))
+	require.Empty(t, containertest.Left(t, token("back")))
+	require.Equal(t, deployed, s.Inspect(t).ID)
+}
+
+// TestAnUndoHoldsTheNameThatTheContainerHadLast: one that was cut off had found another one.
+func TestAnUndoHoldsTheNameThatTheContainerHadLast(t *testing.T) {
+	s, deployed := wentBack(t)
+	s.forwardAndBack(t, "forward")
+	s.undoCutOff(t, "folder.restore:before-return")
+	s.forwardAndBack(t, "forward again")
+	undone, err := s.undo(t, "back", s.back("one"))
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome, undone)
+	require.Equal(t, deployed, s.Inspect(t).ID)
+	require.True(t, s.isHeld(t, leftBy("forward")))
+	require.True(t, s.isHeld(t, leftBy("forward again")))
+	for _, step := range [][2]string{{"back", "one"}, {"forward", "two"}, {"forward again", "two"}} {
+		s.release(t, step[0], step[1])
+		require.Empty(t, containertest.Left(t, token(step[0])))
+	}
+}
+
+// TestAForwardThatWasCutOffLeavesNoNameFree by which a late forward of the step that had set the
+// container aside could take it away once it is in its place.
+func TestAForwardThatWasCutOffLeavesNoNameFree(t *testing.T) {
+	s, _ := wentBack(t)
+	cutOff(t, "folder.restore:before-way", func(ctx context.Context) error {
+		e := entry(t, s.world, "folder.restore", "forward", s.back("two"))
+		_, err := find(s.world, e.Action).Apply(ctx, e, activities.Step{ID: "forward", With: e.Params}, "")
+		return err
+	})
+	undone, err := s.undo(t, "forward", s.back("two"))
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome, undone)
+	require.True(t, s.isHeld(t, "unwind-"+token("back")+"-aside"))
 }
 
 // TestAContainerThatIsGoneIsMadeAgain and goes again with the undo.

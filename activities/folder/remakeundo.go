@@ -1,6 +1,7 @@
 package folder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,8 +116,9 @@ func (m *remaking) checkDrift(ctx context.Context, id string, d activities.Decis
 			return u, err
 		}
 	}
-	_, err = m.token.Create(backDoc, &back)
 	m.left = back.Left
+	_, err = m.token.Create(backDoc, &back)
+	m.left = cmp.Or(m.left, back.Left) // what an earlier undo has found may be another one by now
 	return u, err
 }
 

@@ -305,6 +305,13 @@ func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
 		if holder == "" || fate == journal.Undoing && isFound || m.Aside != "" && holder == m.kept.ID {
 			continue
 		}
+		if !isFound {
+			if isOurs, err := m.mayDrop(name); err != nil {
+				return err
+			} else if !isOurs {
+				continue
+			}
+		}
 		if err := m.remove(ctx, name); err != nil { // by name: another step may be bringing it back
 			return err
 		}
@@ -312,12 +319,26 @@ func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
 	return m.sweep(ctx, "")
 }
 
+// mayDrop says that nobody needs any more what holds a name: it is the token's own, or the record of
+// the step that has given it is released. That step drops it otherwise.
+func (m *remaking) mayDrop(name string) (bool, error) {
+	giver := aside.GiverOf(name)
+	if giver == m.entry.Token {
+		return true, nil
+	}
+	t, err := m.journal.Token(giver)
+	if err != nil {
+		return false, err
+	}
+	return t.IsReleased()
+}
+
 // ownNames are those that the token has given or held.
 func (m *remaking) ownNames(ctx context.Context) ([]string, error) {
 	token := m.entry.Token
 	names := []string{aside.NameFor(token), aside.ReturnName(token)}
 	if m.Aside != "" {
-		names = append(names, m.Aside, aside.LeftName(token, m.Aside))
+		names = append(names, aside.FormerName(m.Aside), aside.LeftName(token, m.Aside))
 	}
 	var back goingBack
 	if _, err := m.token.Read(backDoc, &back); err != nil || m.found == nil {

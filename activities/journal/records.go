@@ -50,6 +50,9 @@ func (t *Token) MarkReleased() error {
 	return err
 }
 
+// IsReleased says that a Release of the token has come to its end.
+func (t *Token) IsReleased() (bool, error) { return t.Has(releasedName) }
+
 // Committed returns until when a committed token is kept; found is false if it is not committed.
 func (t *Token) Committed() (until time.Time, found bool, err error) {
 	var doc committedDoc

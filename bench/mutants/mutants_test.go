@@ -94,13 +94,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "folder leaves free the name from which it has brought a container forward", in: "activities/docker/aside",
-		from: "if fenced, err := c.holdName(ctx, from); err != nil || fenced {", to: "if err == nil {",
+		from: "if fenced, err := c.Hold(ctx, FormerName(from)); err != nil || fenced {", to: "if err == nil {",
 		tests: "activities/folder", run: "TestALateUndoMovesNoContainerThatIsLiveAgain/forward_again",
 	},
 	{
 		name: "folder leaves free the name from which it has brought a container back", in: "activities/docker/aside",
 		from: `err == nil && taken && c.Left != ""`, to: "false",
 		tests: "activities/folder", run: "TestALateUndoMovesNoContainerThatIsLiveAgain/undone",
+	},
+	{
+		name: "folder releases a step without what a later one has left aside for it", in: "activities/folder",
+		from: "left, err := m.setAside().LeftBy(ctx)", to: `left, err := "", error(nil)`,
+		tests: "activities/folder", run: "TestWhatIsLeftAsideGoesWithTheStepThatSetItAside",
+	},
+	{
+		name: "folder drops what another step's record needs", in: "activities/folder",
+		from: "return t.IsReleased()", to: "return true, nil",
+		tests: "activities/folder", run: "TestWhatIsLeftAsideGoesWithTheStepThatSetItAside",
 	},
 	{
 		name: "folder takes any container for the one that it has made", in: "activities/folder",

@@ -89,7 +89,7 @@ func (a *Action) dropNames(ctx context.Context, names []string, fate journal.Fat
 		if holder == old {
 			drop = a.Lineage.Remove
 		}
-		if err := drop(ctx, holder); err != nil {
+		if err := drop(ctx, name); err != nil { // by name: another step may be bringing it back
 			return err
 		}
 	}

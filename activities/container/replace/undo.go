@@ -1,6 +1,7 @@
 package replace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,6 +163,11 @@ func (a *Action) decide(ctx context.Context, e activities.Entry, t *journal.Toke
 	if err != nil {
 		return back, drifted, err
 	}
+	left, err := a.setAside(e.Token, rec.replacement).LeftBy(ctx)
+	if err != nil {
+		return back, drifted, err
+	}
+	back.Left = cmp.Or(left, back.Left) // what an earlier undo has found may be another one by now
 	if found {
 		if stands, err := a.stands(ctx, fresh); err != nil || !stands {
 			return back, drifted, err
@@ -173,12 +179,10 @@ func (a *Action) decide(ctx context.Context, e activities.Entry, t *journal.Toke
 	if drift := seen.Drift(); drift != nil && d.Force != drift.Digest {
 		return back, activities.Undone{Outcome: activities.Drifted, Observed: seen.String(), Drift: drift}, nil
 	}
-	if back.Left, err = a.setAside(e.Token, rec.replacement).LeftBy(ctx); err != nil {
-		return back, drifted, err
-	}
 	back.Occupant = seen.Occupant
-	_, err = t.Create(backDoc, &back)
-	back.Occupant = seen.Occupant // what another undo has decided is of another one
+	decided := back // what another undo has decided is of another one
+	_, err = t.Create(backDoc, &decided)
+	back.Left = cmp.Or(back.Left, decided.Left)
 	return back, drifted, err
 }
 

@@ -76,7 +76,7 @@ func (c Container) BringBack(ctx context.Context, ready func(ctx context.Context
 			}
 		}
 		c.Reach("old-returning")
-		if fenced, err := c.holdFormer(ctx); err != nil {
+		if fenced, err := c.holdOwn(ctx); err != nil {
 			return err
 		} else if !fenced { // another call was quicker
 			continue
@@ -89,17 +89,17 @@ func (c Container) BringBack(ctx context.Context, ready func(ctx context.Context
 			return engine.Explain("giving the old container its name "+c.Name, err)
 		}
 		c.Reach("old-named")
-		if fenced, err := c.holdName(ctx, back); err != nil || fenced {
+		if fenced, err := c.Hold(ctx, back); err != nil || fenced {
 			c.Reach("undo-fenced")
 			return err
 		}
 	}
 }
 
-// holdFormer takes the names that the container had while it was aside.
-func (c Container) holdFormer(ctx context.Context) (taken bool, err error) {
-	if taken, err = c.holdName(ctx, NameFor(c.Token)); err == nil && taken && c.Left != "" {
-		taken, err = c.holdName(ctx, c.Left)
+// holdOwn takes the names that the container had while it was aside for the token.
+func (c Container) holdOwn(ctx context.Context) (taken bool, err error) {
+	if taken, err = c.Hold(ctx, NameFor(c.Token)); err == nil && taken && c.Left != "" {
+		taken, err = c.Hold(ctx, c.Left)
 	}
 	return taken, err
 }
@@ -122,8 +122,8 @@ var ErrLate = errors.New("the container is not where it was set aside any more")
 
 // BringForward gives the container the name of its place for a step of the token, from the name
 // under which an earlier one has set it aside. It ends when no call of an earlier step can move it
-// any more, for the name is taken by which it could. On its way it has a name of the step: a
-// forward that comes late moves there what only holds the former name, and puts that back.
+// any more, see [FormerName]. On its way it has a name of the step: a forward that comes
+// late moves there what only holds the former name, and puts that back.
 func (c Container) BringForward(ctx context.Context, from, way string) error {
 	for {
 		now, err := c.Engine.ContainerInspect(ctx, c.ID)
@@ -146,7 +146,7 @@ func (c Container) BringForward(ctx context.Context, from, way string) error {
 			return ErrLate
 		}
 		c.Reach("forward-named")
-		if fenced, err := c.holdName(ctx, from); err != nil || fenced {
+		if fenced, err := c.Hold(ctx, FormerName(from)); err != nil || fenced {
 			c.Reach("former-held")
 			return err
 		}
@@ -194,9 +194,9 @@ func (c Container) setRestarts(ctx context.Context, name string, policy containe
 // holdCommand is nothing that any image has.
 const holdCommand = "/unwind-holds-this-name"
 
-// holdName takes a name for good, so that the container cannot get it any more. It is not taken
+// Hold takes a name for good, so that the container cannot get it any more. It is not taken
 // where the container has it.
-func (c Container) holdName(ctx context.Context, name string) (taken bool, err error) {
+func (c Container) Hold(ctx context.Context, name string) (taken bool, err error) {
 	for _, image := range c.Images {
 		_, err = c.Engine.ContainerCreate(ctx, &container.Config{Image: image, Entrypoint: []string{holdCommand}},
 			&container.HostConfig{NetworkMode: "none"}, nil, nil, name)

@@ -22,13 +22,28 @@ func ReturnName(token string) string { return NamePrefix(token) + "return" }
 // has left aside again, for the token that had set it aside. From is the name that it had before.
 func LeftName(token, from string) string { return NamePrefix(token) + "left-" + OwnerOf(from) }
 
+// FormerName is the name that is held once a container is brought forward from another one, so that
+// no late call of an earlier step can take it away. The name that only an undo gives it stays free:
+// held, it says that the undo has ended.
+func FormerName(from string) string {
+	if leftNames.MatchString(from) {
+		return from
+	}
+	return NameFor(OwnerOf(from))
+}
+
+// GiverOf is the token that has given a container a name.
+func GiverOf(name string) string {
+	token, _, _ := strings.Cut(strings.TrimPrefix(name, "unwind-"), "-")
+	return token
+}
+
 // OwnerOf is the token that has set a container aside which has this name.
 func OwnerOf(name string) string {
 	if _, owner, isLeft := strings.Cut(name, "-left-"); isLeft {
 		return owner
 	}
-	token, _, _ := strings.Cut(strings.TrimPrefix(name, "unwind-"), "-")
-	return token
+	return GiverOf(name)
 }
 
 var (
