@@ -132,6 +132,8 @@ type Change struct {
 	// Policy is what the worker's rules have decided; nil if none of them matches. The wrapper sets
 	// it.
 	Policy *Ruling `json:"policy,omitempty"`
+	// Standing are standing approvals that cover the change, as many as it needs. The wrapper sets it.
+	Standing []Assent `json:"standing,omitempty"`
 	// Unchanged means that the step has nothing to do: nobody is asked, unless the task file or a rule
 	// asks, or Ask, Floor or Repeats is set.
 	Unchanged bool `json:"unchanged,omitempty"`

@@ -35,6 +35,8 @@ type Host struct {
 	// Defaults to none: a name is a claim.
 	Signers   Signers
 	Decisions Decisions
+	// Allowances are the standing approvals. Defaults to none.
+	Allowances Allowances
 }
 
 // Masker returns a Masker of every secret that the worker knows.
@@ -122,7 +124,10 @@ func (b boundAction) foresee(ctx context.Context, f Forward, written Step) (Chan
 	if err != nil {
 		return c, err
 	}
-	return b.judge(ctx, f, written, c)
+	if c, err = b.judge(ctx, f, written, c); err != nil {
+		return c, err
+	}
+	return b.findAllowances(ctx, f, c), nil
 }
 
 func (b boundAction) planChange(ctx context.Context, f Forward) (Change, error) {

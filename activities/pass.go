@@ -44,7 +44,8 @@ type Pass struct {
 // is given; any other has an empty one. The action then refuses a change that is another by now.
 func (b boundAction) underRules(ctx context.Context, f Forward, written Step, apply func(Pass) (Result, error)) (Result,
 	error) {
-	if b.host.Rules == nil && (b.host.Signers == nil || f.Consent != Approved) {
+	isProved := f.Consent == Approved && (b.host.Signers != nil || slices.ContainsFunc(f.Assents, Assent.isStanding))
+	if b.host.Rules == nil && !isProved {
 		return apply(Pass{})
 	}
 	pass, err := b.admit(ctx, f, written)
@@ -98,8 +99,16 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 	if why := c.danger(); c.IsAllowed() && why != "" && f.Consent == Unasked {
 		pass.Note = fmt.Sprintf("nobody was asked though %s: %s", why, c.Policy.Describe())
 	}
-	if err := pass.check(f); err != nil || b.readOnly {
+	if err := pass.check(f); err != nil {
 		return pass, err
+	}
+	if f.Consent == Approved {
+		if pass.Note, err = b.useAllowances(ctx, f, c, pass.Change); err != nil {
+			return pass, err
+		}
+	}
+	if b.readOnly {
+		return pass, nil
 	}
 	return pass, b.host.Passes.Keep(f.Entry.Token, pass)
 }

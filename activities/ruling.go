@@ -100,13 +100,19 @@ type Assent struct {
 	Signature string `json:"signature,omitempty"`
 	// Key is the fingerprint of the key that has signed it, once a worker has verified it.
 	Key string `json:"key,omitempty"`
+	// Allowance is the id of the standing approval that it comes from; such a one is not signed by itself.
+	Allowance string `json:"allowance,omitempty"`
 }
 
 func (a Assent) String() string {
-	if a.Why == "" {
-		return Signer(a.Who, a.Key)
+	text := Signer(a.Who, a.Key)
+	if a.Allowance != "" {
+		text = fmt.Sprintf("standing approval %s of %s", a.Allowance, text)
 	}
-	return Signer(a.Who, a.Key) + ": " + a.Why
+	if a.Why != "" {
+		text += ": " + a.Why
+	}
+	return text
 }
 
 // Asks reports whether the rules have a person approve the change.

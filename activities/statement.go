@@ -49,11 +49,22 @@ func (s Statement) Text() string {
 	return b.String()
 }
 
+// By is who has decided.
+func (s Statement) By() string { return s.Who }
+
+// Signable is what a person signs. The texts of two kinds are never the same, so that a signature of one
+// counts for no other.
+type Signable interface {
+	Text() string
+	// By is the person.
+	By() string
+}
+
 // Signers know whose signatures count: the approvals of a worker's config.
 type Signers interface {
-	// Verify returns the fingerprint of the key with which the person that a statement names has signed
-	// it. The error says why the signature proves nothing.
-	Verify(s Statement, signature string) (key string, err error)
+	// Verify returns the fingerprint of the key with which the person that a text names has signed it.
+	// The error says why the signature proves nothing.
+	Verify(about Signable, signature string) (key string, err error)
 }
 
 // MaxSignature is how long a signature may be, in bytes: one by an RSA key of 16,384 bits has 6 KB. It

@@ -5,6 +5,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/allowances"
 	"github.com/seed-62bf7108/unwind/workflows/engine"
 	"github.com/seed-62bf7108/unwind/workflows/environment"
 	"github.com/seed-62bf7108/unwind/workflows/environments"
@@ -33,6 +34,7 @@ func Register(to Registrar, check engine.StepCheck) {
 		protocol.LateSweepType: repair.LateSweep,
 		protocol.SweepType:     repair.Sweep, protocol.RetainType: repair.Retain, protocol.OrphansType: repair.Orphans,
 		protocol.NoticesType:     notices.Notices,
+		protocol.AllowancesType:  allowances.Allowances,
 		environment.WorkflowType: environments.Environment,
 	} {
 		to.RegisterWorkflowWithOptions(w, workflow.RegisterOptions{Name: name})

@@ -179,6 +179,7 @@ that of a running "starter dev", else localhost:7233.
 	root.AddCommand(
 		p.runCommand(), p.sessionCommand(), p.watchCommand(), p.showCommand(), p.listCommand(),
 		p.approveCommand(), p.rejectCommand(), p.resolveCommand(), p.cancelCommand(),
+		p.allowCommand(), p.allowancesCommand(), p.disallowCommand(),
 		p.rollbackCommand(), p.redoCommand(), p.recoverCommand(), p.orphansCommand(),
 		p.validateCommand(), p.planCommand(), p.catalogCommand(), p.schemaCommand(), p.policyCommand(),
 		p.mcpCommand(), p.serveCommand(), p.envCommand(),

@@ -78,7 +78,7 @@ func (f signFlags) withDefaults(isWanted bool) (signFlags, bool) {
 }
 
 func (f signFlags) sign(step string, s activities.Statement) (string, error) {
-	signature, err := sign.Statement(f.key, s)
+	signature, err := sign.Text(f.key, s)
 	if err != nil {
 		return "", usage.Errorf("the decision about step %s could not be signed, and nothing was sent: %w", step, err)
 	}

@@ -21,9 +21,9 @@ import (
 // socketVariable says where the SSH agent listens.
 const socketVariable = "SSH_AUTH_SOCK"
 
-// Statement signs a statement with the key in a file. With the file of a public key, the agent signs;
+// Text signs what a person says with the key in a file. With the file of a public key, the agent signs;
 // with no file the agent does with its only key.
-func Statement(file string, s activities.Statement) (string, error) {
+func Text(file string, s activities.Signable) (string, error) {
 	signer, closeAgent, err := find(file)
 	if err != nil {
 		return "", err

@@ -38,7 +38,7 @@ type builtin struct {
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
 		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
-		Passes: b.passes, Signers: b.signers, Decisions: b.decisions}
+		Passes: b.passes, Signers: b.signers, Decisions: b.decisions, Allowances: allowances{b}}
 }
 
 func (b builtin) register(to activities.Registrar) {
@@ -49,7 +49,8 @@ func (b builtin) register(to activities.Registrar) {
 		protocol.PreflightActivity: b.preflight, protocol.ContextActivity: b.confirmContext,
 		protocol.SweepActivity: b.sweep, protocol.RetainActivity: b.retain, protocol.OrphansActivity: b.orphans,
 		protocol.AlertActivity: b.alert, protocol.NoticesActivity: b.sendNotices, protocol.VerifyActivity: b.verify,
-		environment.HomeActivity: b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
+		protocol.VerifyAllowanceActivity: b.verifyAllowance,
+		environment.HomeActivity:         b.home, environment.DoneActivity: b.readDone, environment.KeepActivity: b.keepCheckpoint,
 		environment.HoldActivity: b.holdParts, environment.LetGoActivity: b.letGoParts,
 		environment.DropActivity: b.dropCheckpoints, environment.ListActivity: b.listCheckpoints,
 		environment.EndActivity: b.readEnd, environment.AdmitActivity: b.admit,

@@ -32,7 +32,7 @@ func Open(file, revoked string) (*Signers, error) {
 }
 
 // Verify implements activities.Signers.
-func (s *Signers) Verify(about activities.Statement, signature string) (string, error) {
+func (s *Signers) Verify(about activities.Signable, signature string) (string, error) {
 	sig, err := parse(signature)
 	if err != nil {
 		return "", err
@@ -46,7 +46,7 @@ func (s *Signers) Verify(about activities.Statement, signature string) (string, 
 	if i < 0 {
 		return "", fmt.Errorf("key %s is not one of the worker's signers", fingerprint)
 	}
-	if err := keys[i].check(about.Who, s.now()); err != nil {
+	if err := keys[i].check(about.By(), s.now()); err != nil {
 		return "", fmt.Errorf("key %s %w", fingerprint, err)
 	}
 	err = sshsig.Verify(strings.NewReader(about.Text()), sig, keys[i].public, sig.HashAlgorithm,
@@ -60,8 +60,8 @@ func (s *Signers) Verify(about activities.Statement, signature string) (string, 
 // parse reads an armored signature. There is one way to write each.
 func parse(signature string) (*sshsig.Signature, error) {
 	if signature == "" {
-		return nil, errors.New("it is not signed, and a bare name is only a claim; sign it with `starter approve`, " +
-			"`starter reject` or `starter resolve` and --key")
+		return nil, errors.New("it is not signed, and a bare name is only a claim; sign it with --key, as in " +
+			"`starter approve --key FILE`")
 	}
 	if len(signature) > activities.MaxSignature {
 		return nil, fmt.Errorf("its signature has %s, at most %d are read", activities.CountOf(len(signature), "byte"),

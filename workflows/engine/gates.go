@@ -40,7 +40,7 @@ type gates struct {
 func (g *gates) ask(ctx workflow.Context, s *Step, entry activities.Entry, change activities.Change, why string) {
 	s.openings++
 	s.Gate = newGate(g.now(), s, entry, change, why)
-	s.Gate.view.Waits = change.Policy.Waits(g.agent(), nil)
+	s.Gate.view.Waits = change.Policy.Waits(g.agent(), change.Standing)
 	g.alert(ctx, protocol.Alert{Step: s.Step.ID, Action: s.Step.Uses, State: protocol.Gated, Reason: why,
 		Digest: s.Gate.view.Digest, Summary: payload.Clip(change.Summary, payload.MaxWhy), Risk: change.Risk,
 		Groups: change.Policy.Groups(), Until: s.Gate.view.Until})
@@ -61,7 +61,7 @@ func (g *gates) awaitApproval(ctx workflow.Context, s *Step) error {
 	s.View.Waited += workflow.Now(ctx).Sub(began)
 	g.closeGate(ctx, s)
 	if err == nil {
-		s.AddNotes("approved by " + gate.approvers())
+		s.AddNotes("approved by " + approvers(gate.view.Change, gate.view.Assents))
 	}
 	return err
 }
@@ -193,7 +193,7 @@ func (g *gates) findGate(d protocol.Decision, approved bool) (*gate, error) {
 
 func newGate(now time.Time, s *Step, entry activities.Entry, change activities.Change, why string) *gate {
 	view := protocol.GateView{
-		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change,
+		Step: s.Step.ID, Opening: s.openings, Why: why, Change: change, Assents: change.Standing,
 		Since: now, Until: now.Add(patienceOf(s.Step, change)),
 		Digest: activities.DigestOf([]byte(change.Digest), []byte(entry.Token), fmt.Appendf(nil, "opening %d", s.openings)),
 		Signed: s.Step.Place.Signed, Token: entry.Token, Action: entry.Action, Undo: change.UndoDigest(),
@@ -234,14 +234,14 @@ func (g *gate) settle(d protocol.Decision, approved bool) {
 	}
 }
 
-// approvers says who has approved the change, and by which rules they were asked.
-func (g *gate) approvers() string {
-	names := make([]string, len(g.view.Assents))
-	for i, a := range g.view.Assents {
+// approvers says who has approved a change, and by which rules they were asked.
+func approvers(change activities.Change, assents []activities.Assent) string {
+	names := make([]string, len(assents))
+	for i, a := range assents {
 		names[i] = a.String()
 	}
 	text := strings.Join(names, ", ")
-	if rules := g.view.Change.Policy; rules.Asks() {
+	if rules := change.Policy; rules.Asks() {
 		text += "; " + rules.Name()
 	}
 	return text

@@ -1,0 +1,107 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Allowances are the standing approvals that a worker can ask for.
+type Allowances interface {
+	// Given returns those that are proved, with those that are over. An error means that they cannot be
+	// told: then none counts.
+	Given(ctx context.Context) ([]GivenAllowance, error)
+	// Use counts a use of one, once for each key, and returns how many are counted now. The error says why
+	// it does not count.
+	Use(ctx context.Context, id string, u AllowanceUse) (used int, err error)
+	// Touched names all that a step of an action touches, however its parameters lead there.
+	Touched(ctx context.Context, action string, s Step) ([]string, error)
+}
+
+func (a Assent) isStanding() bool { return a.Allowance != "" }
+
+// workOf is what a forward would do, for allowances.
+func (b boundAction) workOf(ctx context.Context, f Forward, c Change) (work, error) {
+	touched, err := b.host.Allowances.Touched(ctx, b.name, f.Step)
+	return work{agent: f.Agent, task: OwnerOf(ctx).Workflow, action: b.action.Spec(), change: c,
+		touched: append(slices.Clone(c.Keys), touched...)}, err
+}
+
+// findAllowances adds to a planned change the standing approvals that cover it, no more than it needs. Where
+// they cannot be told, a person is asked, and shown why.
+func (b boundAction) findAllowances(ctx context.Context, f Forward, c Change) Change {
+	if b.host.Allowances == nil {
+		return c
+	}
+	given, err := b.host.Allowances.Given(ctx)
+	if err == nil && len(given) == 0 {
+		return c
+	}
+	w, failed := b.workOf(ctx, f, c)
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		c.Facts = append(slices.Clip(c.Facts), fmt.Sprintf("whether a standing approval covers it cannot be told: %v", err))
+		return c
+	}
+	for _, g := range given {
+		isOver := g.Over(time.Now()) != "" || len(g.Used) >= g.Uses
+		if isOver || g.check(w) != nil || c.Policy.Counts(f.Agent, c.Standing, g.assent()) != nil {
+			continue
+		}
+		c.Standing = append(c.Standing, g.assent())
+		if c.Policy.Waits(f.Agent, c.Standing) == "" {
+			break
+		}
+	}
+	return c
+}
+
+// useAllowances refuses a forward whose standing approvals do not cover exactly this change now, and counts
+// each use. The note tells how often they were used.
+func (b boundAction) useAllowances(ctx context.Context, f Forward, c Change, change Digest) (note string, err error) {
+	var notes []string
+	for _, a := range f.Assents {
+		if !a.isStanding() {
+			continue
+		}
+		used, of, err := b.useAllowance(ctx, f, c, change, a)
+		if err != nil {
+			return "", Errorf(StaleApproval, "standing approval %s of %s does not cover the change: %v", a.Allowance, a.Who, err)
+		}
+		notes = append(notes, fmt.Sprintf("standing approval %s: %d of %d used", a.Allowance, used, of))
+	}
+	return strings.Join(notes, "; "), nil
+}
+
+func (b boundAction) useAllowance(ctx context.Context, f Forward, c Change, change Digest, a Assent) (used, of int,
+	err error) {
+	if b.host.Allowances == nil {
+		return 0, 0, fmt.Errorf("this worker knows of none")
+	}
+	given, err := b.host.Allowances.Given(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	i := slices.IndexFunc(given, func(g GivenAllowance) bool { return g.ID == a.Allowance && g.Who == a.Who })
+	if i < 0 {
+		return 0, 0, fmt.Errorf("nobody has given it, or nothing proves it any more")
+	}
+	w, err := b.workOf(ctx, f, c)
+	if err == nil {
+		err = given[i].check(w)
+	}
+	if why := given[i].Over(time.Now()); err == nil && why != "" {
+		err = fmt.Errorf("%s", why)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	used, err = b.host.Allowances.Use(ctx, a.Allowance, AllowanceUse{
+		Key: DigestOf([]byte(f.Entry.Token), []byte(change)).Short(), Task: w.task, Step: f.Entry.Step, At: time.Now().UTC(),
+	})
+	return used, given[i].Uses, err
+}
