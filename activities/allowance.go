@@ -160,7 +160,7 @@ func (g *GivenAllowance) Use(u AllowanceUse) error {
 		return nil
 	}
 	if len(g.Used) >= g.Uses {
-		return fmt.Errorf("it was used %d of %d times", len(g.Used), g.Uses)
+		return fmt.Errorf("it is used up: %d of %d", len(g.Used), g.Uses)
 	}
 	g.Used = append(g.Used, u)
 	return nil
@@ -190,7 +190,7 @@ func (a Allowance) check(w work) error {
 	if !slices.ContainsFunc(a.Actions, func(pattern string) bool { return MatchesAction(pattern, w.action) }) {
 		return fmt.Errorf("it is not for %s", w.action.Name)
 	}
-	if risk := w.change.riskOfAll(); rankOf(risk) > rankOf(a.Risk) {
+	if risk := w.risk(); rankOf(risk) > rankOf(a.Risk) {
 		return fmt.Errorf("the risk is %s, and it covers %s", risk, a.Risk)
 	}
 	if w.change.Repeats != "" {
@@ -215,11 +215,13 @@ func isUnder(name, under string) bool {
 	return name == under || strings.HasPrefix(name, under+"/")
 }
 
-// riskOfAll is the risk of the change; high if it cannot be undone once its task is over, or is always
-// asked.
-func (c Change) riskOfAll() Risk {
+// risk is that of the change; high if it cannot be undone once its task is over, is always asked, or may be
+// more than its action can name.
+func (w work) risk() Risk {
+	c := w.change
 	isFinal := c.Horizon == 0 && c.Strategy != NoUndo && !c.Unchanged
-	if isFinal || c.Ask || rankOf(c.Risk) < 0 {
+	isOpen := w.action.Keys == nil || len(w.action.MayChange) > 0
+	if isFinal || isOpen || c.Ask || rankOf(c.Risk) < 0 {
 		return High
 	}
 	return c.Risk

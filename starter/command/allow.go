@@ -34,9 +34,9 @@ func (p *program) allowCommand() *cobra.Command {
 		Long: `Allow gives a standing approval: changes that an agent's tasks would ask you about are made without
 asking, if they are of these actions, touch nothing but these resources, and are of no higher risk;
 for this time, and so many times at most. The worker looks at all of it when it acts. What cannot be
-undone, or is always asked, is of high risk, and --risk high must say that it is meant. What repeats
-an earlier step for the same purpose is asked all the same, and so are the other persons whom a
-policy's rules ask for.
+undone, is always asked, or may change more than it can name is of high risk, and --risk high must
+say that it is meant. What repeats an earlier step for the same purpose is asked all the same, and so
+are the other persons whom a policy's rules ask for.
 
 With --key (or UNWIND_KEY) it is signed; where a worker's config has approvals it must be. "starter
 allowances" lists what is allowed, and "starter disallow ID" revokes it at once.
@@ -168,7 +168,7 @@ Anybody may revoke; it is not signed, for it lets nothing happen.
 			if err != nil {
 				return err
 			}
-			p.printf("standing approval %s of agent %s is revoked; it was used %d of %d times\n", g.ID, g.Agent, len(g.Used),
+			p.printf("standing approval %s of agent %s is revoked; used: %d of %d\n", g.ID, g.Agent, len(g.Used),
 				g.Uses)
 			return nil
 		}),

@@ -33,6 +33,7 @@ var printed = []struct {
 	{"plan", protocol.Plan{}},
 	{"catalog", []activities.Spec{}},
 	{"policy try", triedJSON{}},
+	{"allowances", []activities.GivenAllowance{}},
 	{"env show", environment.View{}},
 	{"env checkpoint, env show with a checkpoint", environment.Checkpoint{}},
 	{"env rollback", environment.RolledBack{}},

@@ -55,7 +55,7 @@ do here. Without either only a loopback address is served, and whoever reaches i
 			if err := checkAddress(listen, serveAddress, len(known) > 0 || config != nil, "--tokens"); err != nil {
 				return err
 			}
-			d := doors{tokens: known}
+			d := doors{tokens: known, queue: p.sharedQueue()}
 			if config != nil {
 				if d.provider, err = oidc.Discover(cmd.Context(), *config); err != nil {
 					return err
@@ -82,6 +82,7 @@ do here. Without either only a loopback address is served, and whoever reaches i
 type doors struct {
 	tokens   bearer.Tokens
 	provider *oidc.Provider
+	queue    string // whose standing approvals are shown
 }
 
 // handlerOf answers browsers and programs.
@@ -90,7 +91,8 @@ func handlerOf(ctx context.Context, c *tasks.Client, d doors) http.Handler {
 	if len(d.tokens) == 0 && d.provider == nil {
 		anybody = &bearer.Person{Name: currentUser(), Role: bearer.Operator}
 	}
-	api := (&rest.Server{Client: c, Tokens: d.tokens, Anybody: anybody, Version: version()}).Handler()
+	api := (&rest.Server{Client: c, Tokens: d.tokens, Anybody: anybody, Queue: d.queue,
+		Version: version()}).Handler()
 	pages := &page.Server{Client: c, Tokens: d.tokens, Provider: d.provider, Anybody: anybody}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages.Handler(ctx))

@@ -26,6 +26,8 @@ type Server struct {
 	Tokens bearer.Tokens
 	// Anybody is whoever sends a request, where no token is asked for; nil: one always is.
 	Anybody *bearer.Person
+	// Queue is the shared task queue whose standing approvals it shows.
+	Queue string
 	// Version is that of the program.
 	Version string
 }
@@ -45,6 +47,7 @@ func (s *Server) Handler() http.Handler {
 	api.UseMiddleware(s.authenticate(api))
 	s.register(api)
 	s.registerTasks(api)
+	s.registerAllowances(api)
 	guarded := http.NewCrossOriginProtection().Handler(mux)
 	if s.Anybody != nil {
 		return httpserve.RefuseOtherHosts(guarded)

@@ -99,6 +99,7 @@ func (a allowances) Touched(ctx context.Context, action string, s activities.Ste
 	if err != nil {
 		return nil, err
 	}
+	touched = a.registry.KeysOf(action, s.With)
 	for _, touch := range all {
 		found := []string{touch.Name}
 		if touch.Path != "" {

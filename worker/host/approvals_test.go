@@ -46,7 +46,7 @@ func serveSigned(t *testing.T, rules string, worlds ...activities.World) signed 
 		s.keys[name], err = ssh.NewSignerFromSigner(private)
 		require.NoError(t, err)
 	}
-	s.allow(t, "ann", "bob", "cy")
+	s.admit(t, "ann", "bob", "cy")
 	config := host.Config{Worlds: []activities.Settings{&world.Settings{Roots: []string{root}}},
 		Approvals: &host.ApprovalsConfig{Signers: s.signers}}
 	if rules != "" {
@@ -62,8 +62,8 @@ func serveSigned(t *testing.T, rules string, worlds ...activities.World) signed 
 	return s
 }
 
-// allow writes whose signatures count.
-func (s signed) allow(t *testing.T, names ...string) {
+// admit writes whose signatures count.
+func (s signed) admit(t *testing.T, names ...string) {
 	var file strings.Builder
 	for _, name := range names {
 		file.WriteString(name + " " + string(ssh.MarshalAuthorizedKey(s.keys[name].PublicKey())))
@@ -71,7 +71,7 @@ func (s signed) allow(t *testing.T, names ...string) {
 	require.NoError(t, os.WriteFile(s.signers, []byte(file.String()), 0o600))
 }
 
-func (s signed) sign(by string, about activities.Statement) string {
+func (s signed) sign(by string, about activities.Signable) string {
 	sig, err := sshsig.Sign(strings.NewReader(about.Text()), s.keys[by], sshsig.HashSHA512, activities.SignatureNamespace)
 	require.NoError(s, err)
 	return string(sshsig.Armor(sig))
@@ -127,11 +127,11 @@ func TestOnlyASignedDecisionOpensAGate(t *testing.T) {
 	require.ErrorContains(t, s.send(run, protocol.UpdateReject, valid), "is not over this decision", "an approval is no rejection")
 	require.ErrorContains(t, s.send(run, protocol.UpdateReject, protocol.Decision{Step: g.Step, Digest: g.Digest, Who: "ann"}),
 		"only a signed decision counts here")
-	s.allow(t, "bob", "cy")
+	s.admit(t, "bob", "cy")
 	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, valid), "is not one of the worker's signers", "ann was taken out")
 	require.NoError(t, os.WriteFile(s.signers, []byte("ann ssh-ed25519 nonsense"), 0o600))
 	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, valid), "nobody's signature counts")
-	s.allow(t, "ann", "bob", "cy")
+	s.admit(t, "ann", "bob", "cy")
 	require.Equal(t, 20, s.rows())
 	s.hasNoRecord()
 

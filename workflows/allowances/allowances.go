@@ -117,8 +117,8 @@ func (k *keeper) refusal(now time.Time, a protocol.SignedAllowance) error {
 		return fmt.Errorf("its signature has %s, more than %d", activities.CountOf(len(a.Signature), "byte"),
 			activities.MaxSignature)
 	case unknown != nil && len(k.Given) >= protocol.MaxAllowances:
-		return fmt.Errorf("there are %d standing approvals whose time is not over, and no more are kept",
-			protocol.MaxAllowances)
+		return fmt.Errorf("%s are kept, and no more: wait until the time of one is over",
+			activities.CountOf(protocol.MaxAllowances, "standing approval"))
 	}
 	return nil
 }
