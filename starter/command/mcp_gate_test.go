@@ -135,6 +135,22 @@ func TestTheUserOfAClientDecides(t *testing.T) {
 	}
 }
 
+func TestNoUserIsAskedWhereOnlySignedDecisionsCount(t *testing.T) {
+	d, s := newSigned(t)
+	asked := atomic.Bool{}
+	a := d.newAgent(&sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult,
+		error) {
+		asked.Store(true)
+		return &sdk.ElicitResult{Action: "accept"}, nil
+	}}, "--elicit", "--wait", "100ms")
+	handle := a.open()
+	require.True(t, a.does("fake_set", gatedIn(handle)).Pending)
+	require.False(t, asked.Load())
+	require.Empty(t, d.world.get("a"))
+	d.ok(append([]string{"approve", idIn(handle), "s1", "--yes"}, s.by("ann")...)...)
+	require.Equal(t, "done", a.does("fake_set", gatedIn(handle)).Steps[0].State)
+}
+
 func TestAnAnswerToNoQuestionOfOursDecidesNothing(t *testing.T) {
 	d := newDesk(t)
 	a := d.newAgent(nil, "--elicit", "--wait", "100ms")

@@ -49,10 +49,11 @@ func (s *Server) mayAsk(call *sdk.CallToolRequest) bool {
 	return s.Elicit && can != nil && can.Elicitation != nil && call.Params.RequestState == ""
 }
 
-// question asks the client's user about the gate that an answer shows; nil if it shows none.
+// question asks the client's user about the gate that an answer shows; nil if it shows none. Where only
+// signed decisions count, the user's answer would decide nothing.
 func (s *Server) question(session string, a protocol.Answer) *sdk.CallToolResult {
 	for _, step := range a.Steps {
-		if step.Gate == nil {
+		if step.Gate == nil || step.Gate.Signed {
 			continue
 		}
 		return &sdk.CallToolResult{

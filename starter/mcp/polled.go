@@ -267,7 +267,7 @@ func (s *Server) questionsOf(p polledCall, call *sdk.CallToolRequest, a protocol
 		return all
 	}
 	for _, step := range a.Steps {
-		if step.Gate != nil && step.Gate.Digest != p.Asked {
+		if step.Gate != nil && !step.Gate.Signed && step.Gate.Digest != p.Asked {
 			all[questionID(step)] = questionAbout(step)
 		}
 	}

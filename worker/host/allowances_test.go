@@ -11,13 +11,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/deploy/devserver/servertest"
 	"github.com/seed-62bf7108/unwind/worker/host"
+	"github.com/seed-62bf7108/unwind/workflows"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
@@ -88,6 +91,21 @@ func TestAStandingApprovalLetsStepsActUntilItIsUsedUp(t *testing.T) {
 	require.Equal(t, "tidy", used[0].Step)
 	gate := s.gateOf(s.run("sqlite.exec", deleteAll+" WHERE id > 0"))
 	require.Empty(t, gate.Assents)
+	s.replays(protocol.AllowancesID(t.Name()))
+}
+
+// replays has the history of a workflow decided once more.
+func (s *stage) replays(id string) {
+	events := s.Client.GetWorkflowHistory(s.Context(), id, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	history := &historypb.History{}
+	for events.HasNext() {
+		e, err := events.Next()
+		require.NoError(s, err)
+		history.Events = append(history.Events, e)
+	}
+	r := worker.NewWorkflowReplayer()
+	workflows.Register(r, nil)
+	require.NoError(s, r.ReplayWorkflowHistory(nil, history))
 }
 
 func TestNoMadeUpStandingApprovalCounts(t *testing.T) {
