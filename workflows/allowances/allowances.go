@@ -71,7 +71,7 @@ func Allowances(ctx workflow.Context, start protocol.Allowances) error {
 }
 
 // firstWait is how long the workflow waits for its first allowance.
-const firstWait = time.Minute
+const firstWait = time.Hour
 
 // nextDrop is when the first allowance is no longer listed.
 func (k *keeper) nextDrop(ctx workflow.Context) time.Duration {
