@@ -47,6 +47,9 @@ allowances" lists what is allowed, and "starter disallow ID" revokes it at once.
     --why "migration 42" --key ~/.ssh/id_ed25519 --as ann`,
 		Args: exactArguments("AGENT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.lasts == 0 {
+				return usage.Errorf("--for is missing: say how long it counts, at most 168h")
+			}
 			a, err := f.sign.signAllowance(f.made(args[0]))
 			if err != nil {
 				return err
@@ -73,9 +76,6 @@ allowances" lists what is allowed, and "starter disallow ID" revokes it at once.
 	flags.StringVar(&f.allowance.Why, "why", "", "`reason`, kept with it")
 	addQueue(c, &f.queue)
 	f.sign.addTo(c)
-	for _, name := range []string{"action", "under", "for", "uses", "why"} {
-		_ = c.MarkFlagRequired(name)
-	}
 	return c
 }
 

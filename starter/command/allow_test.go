@@ -111,7 +111,8 @@ func TestStandingApprovalsAreListedAndRevokedOverHTTP(t *testing.T) {
 
 func TestAStandingApprovalWithoutABoundIsRefused(t *testing.T) {
 	for why, args := range map[string][]string{
-		"required flag":              {"--action", "fake.set", "--under", "fake:a", "--for", "1h", "--why", "x"},
+		"--for is missing":           {"--action", "fake.set", "--under", "fake:a", "--uses", "1", "--why", "x"},
+		"action is missing":          {"--under", "fake:a", "--for", "1h", "--uses", "1", "--why", "x"},
 		"uses 0: give 1 to 100":      {"--action", "fake.set", "--under", "fake:a", "--for", "1h", "--why", "x", "--uses", "0"},
 		"give at most 7 days":        {"--action", "fake.set", "--under", "fake:a", "--for", "169h", "--why", "x", "--uses", "1"},
 		`action "*": name an action`: {"--action", "*", "--under", "fake:a", "--for", "1h", "--why", "x", "--uses", "1"},
