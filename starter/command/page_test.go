@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
@@ -126,6 +127,34 @@ func (b *tab) reads() string {
 	text, err := chromedp.Run(b.at, chromedp.Text("main"))
 	require.NoError(b, err)
 	return text
+}
+
+// press presses a button as a mouse does, until it is released.
+func (b *tab) press(button string) (release func()) {
+	b.Helper()
+	at, err := chromedp.Run(b.at, chromedp.Evaluate[[]float64](fmt.Sprintf(
+		`(({x, y, width, height}) => [x + width / 2, y + height / 2])(document.querySelector(%q).getBoundingClientRect())`,
+		button)))
+	require.NoError(b, err)
+	mouse := func(kind input.DispatchMouseEventType) {
+		b.Helper()
+		_, err := chromedp.Call(b.at, input.DispatchMouseEvent, input.DispatchMouseEventParams{Type: kind, X: at[0], Y: at[1],
+			Button: input.MouseButtonLeft, ClickCount: 1})
+		require.NoError(b, err)
+	}
+	mouse(input.DispatchMouseEventTypeMousePressed)
+	return func() { b.Helper(); mouse(input.DispatchMouseEventTypeMouseReleased) }
+}
+
+// told waits until the page says what a decision has come to. It asks the browser each time:
+// chromedp's copy of a document that is replaced while it loads may miss what is there.
+func (b *tab) told(text string) {
+	b.Helper()
+	var said string
+	require.Eventually(b, func() bool {
+		said, _ = chromedp.Run(b.at, chromedp.Evaluate[string](`document.querySelector(".told, .problem")?.innerText ?? ""`))
+		return strings.Contains(said, text)
+	}, waitFor, tick, "%s", &said)
 }
 
 func TestAPersonDecidesInABrowser(t *testing.T) {
@@ -280,6 +309,43 @@ func TestWhatIsAlikeIsDecidedTogether(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return strings.Contains(s.get("/?q="+agent, http.StatusOK), "nothing matches")
 	}, waitFor, tick)
+}
+
+// TestWhatArrivesUnderAPersonsHandsIsNotDecided has gates arrive while a person reads the list, and
+// while they press its button.
+func TestWhatArrivesUnderAPersonsHandsIsNotDecided(t *testing.T) {
+	d := newDesk(t)
+	s := d.servePage()
+	agent := strings.ToLower(t.Name())
+	file := d.file(strings.Replace(gated, "agent: bot", "agent: "+agent, 1))
+	ask := func(id string) string {
+		d.ok("run", file, "--id", agent+id)
+		d.until(agent+id, atGate)
+		return agent + id
+	}
+	first, second := ask("-1"), ask("-2")
+	alike := func(many int) chromedp.Action[chromedp.Void] {
+		return chromedp.WaitVisible(fmt.Sprintf(`//h2[contains(., "%d changes")]`, many))
+	}
+	b := s.browse()
+	require.Eventually(t, func() bool { return strings.Contains(s.get("/?q="+agent, http.StatusOK), "2 changes") },
+		waitFor, tick)
+	b.do(chromedp.Navigate(s.url+"/?q="+agent), alike(2), chromedp.Focus(`button[value="approve"]`))
+	third := ask("-3")
+	b.do(alike(3))
+	focused, err := chromedp.Run(b.at, chromedp.Evaluate[string]("document.activeElement.value"))
+	require.NoError(t, err)
+	require.Equal(t, "approve", focused)
+
+	release := b.press(`button[value="approve"]`)
+	fourth := ask("-4")
+	b.do(chromedp.Poll[chromedp.Void](`latest !== null`, chromedp.WithPollingTimeout(waitFor)))
+	release()
+	b.told("approved: 2 of 2")
+	d.until(first, committed)
+	d.until(second, committed)
+	require.Len(t, d.state(third).Gates, 1)
+	require.Len(t, d.state(fourth).Gates, 1)
 }
 
 func TestRolesOfThePage(t *testing.T) {

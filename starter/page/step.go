@@ -34,7 +34,9 @@ type stepPage struct {
 	// Sign are the command lines that sign a decision, where only signed ones count: a browser has no
 	// SSH key.
 	Sign []string
-	UI   string
+	// Silent says why it is not known what waits; empty if it is known.
+	Silent string
+	UI     string
 }
 
 // maxOutputLines is how many lines of outputs a page shows; the last ones.
@@ -63,7 +65,9 @@ func (s *Server) readStep(ctx context.Context, id, step string) (b stepPage, err
 	}
 	b.UI = s.Client.RunLink(b.Run.ID, b.Run.RunID)
 	if !b.Run.Closed() {
-		if now, failed := s.Client.QueryStep(ctx, b.Run, step); failed == nil {
+		now, failed := s.Client.QueryStep(ctx, b.Run, step)
+		b.Silent, _ = tasks.SilenceReason(failed, b.Run)
+		if failed == nil {
 			b.addWaiting(s.Client.Server, now)
 			b.addSigning(s.Client.Server, now)
 		}

@@ -83,6 +83,9 @@ func (s *Server) viewAt(r *http.Request, p bearer.Person) (v view, ok bool) {
 	case len(parts) == 4 && parts[0] == "tasks" && parts[2] == "steps":
 		name = "step"
 		v, status = s.stepView(r, p, parts[1], parts[3])
+		if body, is := v.Body.(stepPage); is && body.Silent != "" { // what is shown may still wait
+			return v, false
+		}
 	default:
 		return v, false
 	}
