@@ -416,6 +416,15 @@ var scenarios = map[string]scenario{
 			require.NoError(l, err)
 		},
 	},
+	"edited": {
+		func() *world { return editable(nil) },
+		func(l *live) {
+			_, err := l.ask(protocol.UpdateResolve, edit(l.awaitState(atGate).Gates[0], `{"path":"/right"}`))
+			require.NoError(l, err)
+			g := l.awaitState(func(s protocol.State) bool { return atGate(s) && s.Gates[0].Edited != "" }).Gates[0]
+			l.sendSignal(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: g.Digest})
+		},
+	},
 	"asked-and-unwound": {
 		func() *world { return asking(nil) },
 		func(l *live) {

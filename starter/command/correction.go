@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 )
 
@@ -21,12 +22,11 @@ func (p *program) readCorrection(with []string, had json.RawMessage) (json.RawMe
 		if err != nil {
 			return nil, err
 		}
-		params := map[string]any{}
-		if err := yaml.Unmarshal(src, &params); err != nil || params == nil {
-			return nil, usage.Errorf("--with %s: must hold a map, the parameters of the step as under with: in a task file",
-				with[0])
+		params, err := tasks.ReadParams(src)
+		if err != nil {
+			return nil, usage.Errorf("--with %s: %w", with[0], err)
 		}
-		return encodeParam(params)
+		return params, nil
 	}
 	params := map[string]json.RawMessage{}
 	if err := json.Unmarshal(had, &params); err != nil && len(had) > 0 {

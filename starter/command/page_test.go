@@ -146,13 +146,26 @@ func (b *tab) press(button string) (release func()) {
 	return func() { b.Helper(); mouse(input.DispatchMouseEventTypeMouseReleased) }
 }
 
-// told waits until the page says what a decision has come to. It asks the browser each time:
-// chromedp's copy of a document that is replaced while it loads may miss what is there.
+// told waits until the page says what a decision has come to.
 func (b *tab) told(text string) {
+	b.Helper()
+	b.awaitText(".told, .problem", text)
+}
+
+// says waits until the page says something.
+func (b *tab) says(text string) {
+	b.Helper()
+	b.awaitText("main", text)
+}
+
+// awaitText asks the browser each time: chromedp's copy of a document that is replaced while it loads
+// may miss what is there.
+func (b *tab) awaitText(where, text string) {
 	b.Helper()
 	var said string
 	require.Eventually(b, func() bool {
-		said, _ = chromedp.Run(b.at, chromedp.Evaluate[string](`document.querySelector(".told, .problem")?.innerText ?? ""`))
+		said, _ = chromedp.Run(b.at, chromedp.Evaluate[string](fmt.Sprintf(
+			`[...document.querySelectorAll(%q)].map((e) => e.innerText).join("\\n")`, where)))
 		return strings.Contains(said, text)
 	}, waitFor, tick, "%s", &said)
 }

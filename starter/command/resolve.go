@@ -11,13 +11,14 @@ import (
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/render"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/starter/terminal"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 var decisions = []string{
 	string(compensations.Retry), string(compensations.Force), string(compensations.Skip), string(compensations.Accept),
-	string(compensations.Reset), string(protocol.DoUnwind),
+	string(compensations.Reset), string(protocol.DoUnwind), string(protocol.DoEdit),
 }
 
 func (p *program) resolveCommand() *cobra.Command {
@@ -25,9 +26,9 @@ func (p *program) resolveCommand() *cobra.Command {
 	var do string
 	var with []string
 	c := &cobra.Command{
-		Use:     "resolve ID STEP --do retry|force|skip|accept|reset|unwind",
+		Use:     "resolve ID STEP --do retry|force|skip|accept|reset|unwind|edit",
 		GroupID: groupDecide,
-		Short:   "Resolve an undo, or a failed step, that is parked",
+		Short:   "Resolve an undo, or a failed step, that is parked, or edit a step at its gate",
 		Long: `Resolve decides about the undo of a step that needs a person: because someone else has changed the
 resource, because the undo failed for good, or because nobody can know whether the step acted. It
 shows why, asks, and sends the decision with the digest of what it showed: if that is different by
@@ -47,8 +48,14 @@ A step with on_failure: ask is parked when it has failed and was undone. About i
   skip     leave it out, with the steps that need it
   unwind   undo the whole task
 
+About a step that waits at its gate:
+
+  edit     plan it anew with other parameters: --with KEY=VALUE replaces one of them, --with FILE all of them. It
+           approves nothing: the gate opens again with the new change, which "starter approve" then shows. The
+           parameters may refer to the secrets that the step had, and to no others.
+
 In a script give --digest (from "starter show ID -o json": .report.steps[].digest, of a step
-.parks[].digest) or --yes.
+.parks[].digest, at a gate .gates[].digest) or --yes.
 
 The Temporal UI and CLI can decide too, by the signal or the update "resolve" with {"step": ...,
 "digest": ..., "do": ..., "who": ..., "why": ...}, about a step also "with".
@@ -56,9 +63,10 @@ The Temporal UI and CLI can decide too, by the signal or the update "resolve" wi
 ` + exitStatuses,
 		Example: `  starter resolve release-k3x9q2 settings --do force
   starter resolve release-k3x9q2 settings --do accept --yes --why "the new file is right"
-  starter resolve release-k3x9q2 publish --do retry --with path=/srv/app --why "it has moved"`,
+  starter resolve release-k3x9q2 publish --do retry --with path=/srv/app --why "it has moved"
+  starter resolve release-k3x9q2 publish --do edit --with mode=0640 --why "not for everybody"`,
 		Args:              exactArguments("ID", "STEP"),
-		ValidArgsFunction: p.completeTask(tasks.Filter{}, parkedSteps),
+		ValidArgsFunction: p.completeTask(tasks.Filter{}, resolvableSteps),
 		PreRunE: func(*cobra.Command, []string) error {
 			if !slices.Contains(decisions, do) {
 				return usage.Errorf("--do %q: give one of %s", do, strings.Join(decisions, ", "))
@@ -71,7 +79,7 @@ The Temporal UI and CLI can decide too, by the signal or the update "resolve" wi
 	}
 	c.Flags().StringVar(&do, "do", "", "what to `do`: "+strings.Join(decisions, ", ")+"; required")
 	c.Flags().StringArrayVar(&with, "with", nil,
-		"with retry of a step: `KEY=VALUE` for one parameter, repeatable, or a file with all of them")
+		"with retry and edit of a step: `KEY=VALUE` for one parameter, repeatable, or a file with all of them")
 	f.addTo(c)
 	_ = c.RegisterFlagCompletionFunc("do", cobra.FixedCompletions(decisions, cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -82,6 +90,9 @@ func (p *program) resolvePark(ctx context.Context, c *tasks.Client, id, step str
 	t, s, err := c.OpenStep(ctx, id, step)
 	if err != nil {
 		return err
+	}
+	if do == protocol.DoEdit {
+		return p.editStep(ctx, c, t, s, step, with, f)
 	}
 	if i := slices.IndexFunc(s.Parks, func(v protocol.ParkView) bool { return v.Step == step }); i >= 0 {
 		return p.resolveStep(ctx, c, t, s.Parks[i], do, with, f)
@@ -144,6 +155,38 @@ func (p *program) resolveStep(ctx context.Context, c *tasks.Client, t tasks.Run,
 	return p.send(ctx, c, t, r)
 }
 
+// editStep gives a step at a gate other parameters.
+func (p *program) editStep(ctx context.Context, c *tasks.Client, t tasks.Run, s protocol.State, step string,
+	with []string, f decisionFlags) error {
+	g, err := findGate(s, step)
+	if err != nil {
+		return err
+	}
+	if len(with) == 0 {
+		return usage.Errorf("--do edit: give the new parameters, with --with KEY=VALUE or --with FILE: nothing was sent")
+	}
+	now, err := c.QueryStep(ctx, t, step)
+	if err != nil {
+		return err
+	}
+	edited, err := p.readCorrection(with, now.With)
+	if err != nil {
+		return err
+	}
+	render.Gate(p.streams.Out, g)
+	if err := p.confirm(f, g.Digest, "edit it?"); err != nil {
+		return err
+	}
+	r, err := f.sign.signResolution(g.Signed, protocol.Resolution{
+		Resolution: compensations.Resolution{Step: step, Digest: g.Digest, Do: protocol.DoEdit, Who: currentUser(), Why: f.why},
+		With:       edited,
+	}, ofEdit(t.ID, g))
+	if err != nil {
+		return err
+	}
+	return p.send(ctx, c, t, r)
+}
+
 func joinWays(ways []compensations.Do) string {
 	var words []string
 	for _, do := range ways {
@@ -165,6 +208,10 @@ func (p *program) send(ctx context.Context, c *tasks.Client, t tasks.Run, r prot
 func sendResolution(ctx context.Context, c *tasks.Client, t tasks.Run, r protocol.Resolution) (string, error) {
 	if _, err := c.Resolve(ctx, t, r); err != nil {
 		return "", err
+	}
+	if r.Do == protocol.DoEdit {
+		return fmt.Sprintf("edited: step %s of task %s is planned anew; see what it would change then, and approve that: "+
+			"`starter approve %s %s`", r.Step, t.ID, terminal.ShellQuote(t.ID), terminal.ShellQuote(r.Step)), nil
 	}
 	return fmt.Sprintf("resolved: %s of step %s of task %s", r.Do, r.Step, t.ID), nil
 }
@@ -202,6 +249,9 @@ func (p *program) checkReset(park compensations.StepReport) error {
 	}
 	return nil
 }
+
+// resolvableSteps are those that are parked, or at a gate.
+func resolvableSteps(s protocol.State) []string { return append(parkedSteps(s), gateSteps(s)...) }
 
 // resolvable says that a person may decide about the undo: it is parked, or waits for a host.
 func resolvable(r compensations.StepReport) bool {

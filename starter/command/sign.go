@@ -55,6 +55,11 @@ func (f signFlags) signResolution(isWanted bool, r protocol.Resolution,
 	return r, err
 }
 
+// ofEdit is the statement of other parameters for a step at a gate.
+func ofEdit(task string, g protocol.GateView) func(protocol.Resolution) activities.Statement {
+	return func(r protocol.Resolution) activities.Statement { return g.StatementOfEdit(task, r) }
+}
+
 // ofUndo and ofStep are the statements of what is parked.
 func ofUndo(task string, s compensations.StepReport) func(protocol.Resolution) activities.Statement {
 	return func(r protocol.Resolution) activities.Statement { return s.Statement(task, r.Resolution) }

@@ -33,7 +33,7 @@ func taskPath(id string) string { return "/tasks/" + url.PathEscape(id) }
 type decision struct {
 	task, step, digest string
 	do, who, why       string
-	with               json.RawMessage
+	with               string // as it was typed
 }
 
 // maxWhy is how long a reason may be.
@@ -43,19 +43,27 @@ const maxWhy = 500
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, p bearer.Person) {
 	d := decision{task: r.PathValue("task"), step: r.PathValue("step"), digest: r.PostFormValue("digest"),
 		do: r.PostFormValue("do"), who: p.Name, why: strings.TrimSpace(r.PostFormValue("why"))}
-	if with := r.PostFormValue("with"); d.do == string(compensations.Retry) && with != "" {
-		d.with = json.RawMessage(with)
+	if isEdit := d.do == string(protocol.DoEdit); isEdit || d.do == string(compensations.Retry) {
+		d.with = r.PostFormValue("with")
 	}
 	told, err := s.send(r.Context(), d)
 	if unseen, isSent := errors.AsType[tasks.Unseen](err); isSent {
 		told, err = unseen.Error(), nil
 	}
 	if err == nil {
-		tell(w, r, taskPath(d.task), told)
+		to := taskPath(d.task)
+		if d.do == string(protocol.DoEdit) { // it asks again there
+			to += "/steps/" + url.PathEscape(d.step)
+		}
+		tell(w, r, to, told)
 		return
 	}
 	v, status := s.stepView(r, p, d.task, d.step) // as it is now: somebody else may have decided
 	v.Problem = err.Error()
+	if body, is := v.Body.(stepPage); is && d.with != "" && body.With != "" { // what was typed stays
+		body.With, body.Typed, body.Wrong = d.with, d.why, v.Problem
+		v.Problem, v.Body, v.Stream = "", body, ""
+	}
 	if status == http.StatusOK {
 		status = http.StatusConflict
 		s.render(w, r, status, "step", v)
@@ -113,18 +121,23 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 func (s *Server) resolve(ctx context.Context, t tasks.Run, d decision) (string, error) {
 	r := protocol.Resolution{Resolution: compensations.Resolution{Step: d.step, Digest: activities.Digest(d.digest),
 		Do: compensations.Do(d.do), Who: d.who, Why: d.why}}
-	if d.with != nil {
+	if d.with != "" {
+		with, err := tasks.ReadParams([]byte(d.with))
+		if err != nil {
+			return "", usage.Errorf("the parameters %w", err)
+		}
 		now, err := s.Client.QueryStep(ctx, t, d.step)
 		switch {
 		case err != nil:
 			return "", err
-		case !json.Valid(d.with):
-			return "", usage.Errorf("the parameters are no JSON")
-		case now.Park == nil || !sameJSON(d.with, now.Park.With):
-			r.With = d.with
+		case now.Park == nil || !sameJSON(with, now.Park.With):
+			r.With = with
 		}
 	}
 	_, err := s.Client.Resolve(ctx, t, r)
+	if r.Do == protocol.DoEdit {
+		return fmt.Sprintf("edited: step %s is planned anew; approve what it shows then", d.step), err
+	}
 	return fmt.Sprintf("resolved: %s of step %s", d.do, d.step), err
 }
 

@@ -26,9 +26,12 @@ type stepPage struct {
 	Gate *protocol.GateView
 	Park *protocol.ParkView
 	Undo *compensations.StepReport
-	// Ways are the decisions that fit a park, and With are its parameters.
+	// Ways are the decisions that fit a park, and With are the parameters of the step.
 	Ways []render.Way
 	With string
+	// Wrong says what is wrong with the parameters in With, and Typed is the reason that was typed
+	// with them; empty if none were.
+	Wrong, Typed string
 	// Digest is that of what waits.
 	Digest string
 	// Sign are the command lines that sign a decision, where only signed ones count: a browser has no
@@ -88,13 +91,10 @@ func (b *stepPage) addWaiting(server tasks.Server, now protocol.StepNow) {
 	b.Step.StepView = now.Step
 	switch {
 	case now.Gate != nil:
-		b.Gate, b.Digest = now.Gate, string(now.Gate.Digest)
+		b.Gate, b.Digest, b.With = now.Gate, string(now.Gate.Digest), indented(now.With)
 	case now.Park != nil:
 		b.Park, b.Ways, b.Digest = now.Park, render.WaysForStep(*now.Park), string(now.Park.Digest)
-		var indented bytes.Buffer
-		if json.Indent(&indented, now.Park.With, "", "  ") == nil {
-			b.With = indented.String()
-		}
+		b.With = indented(now.Park.With)
 	case now.Undo != nil && slices.Contains(resolvable, compensations.UndoState(now.Undo.State)):
 		b.Undo, b.Digest = now.Undo, string(now.Undo.Digest)
 		for _, way := range render.WaysToResolve(server, *now.Undo) {
@@ -106,6 +106,15 @@ func (b *stepPage) addWaiting(server tasks.Server, now protocol.StepNow) {
 	}
 }
 
+// indented is JSON as a person edits it.
+func indented(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return ""
+	}
+	return b.String()
+}
+
 // addSigning adds how a decision is signed, where only signed ones count.
 func (b *stepPage) addSigning(server tasks.Server, now protocol.StepNow) {
 	command := func(verb, more string) string {
@@ -114,7 +123,8 @@ func (b *stepPage) addSigning(server tasks.Server, now protocol.StepNow) {
 	}
 	switch {
 	case now.Gate != nil && now.Gate.Signed:
-		b.Sign = []string{command("approve", ""), command("reject", " --why WHY")}
+		b.Sign = []string{command("approve", ""), command("reject", " --why WHY"),
+			command("resolve", " --do edit --with KEY=VALUE")}
 	case now.Park != nil && now.Park.Signed, now.Undo != nil && now.Undo.Signed:
 		for _, way := range b.Ways {
 			b.Sign = append(b.Sign, command("resolve", " --do "+string(way.Do)))

@@ -20,6 +20,9 @@ func Gate(w io.Writer, g protocol.GateView) {
 	if g.Why != "" {
 		fmt.Fprintf(w, "  because   %s\n", terminal.OneLine(g.Why))
 	}
+	if g.Edited != "" {
+		fmt.Fprintf(w, "  %s\n", terminal.OneLine(g.Edited))
+	}
 	for _, a := range g.Assents {
 		claim := ""
 		if a.Key == "" {

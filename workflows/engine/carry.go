@@ -81,7 +81,7 @@ func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 	c = protocol.StepCarry{
 		Generation: s.Generation, Seq: s.Seq, Openings: s.openings, Approved: s.approved, IsApproved: s.isApproved,
 		Assents: s.assents, Notes: s.View.Notes, Tried: s.View.Tried,
-		Error: s.View.Error, Corrected: s.corrected,
+		Error: s.View.Error, Corrected: s.corrected, Edited: s.edited,
 	}
 	if s.IsOver() {
 		c.State = s.View.State
@@ -100,7 +100,7 @@ func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 
 func (s *Step) resume(c protocol.StepCarry) {
 	s.Generation, s.Seq, s.openings, s.approved, s.isApproved = c.Generation, c.Seq, c.Openings, c.Approved, c.IsApproved
-	s.assents = c.Assents
+	s.assents, s.edited = c.Assents, c.Edited
 	s.View.Notes, s.View.Tried, s.View.Error, s.corrected = c.Notes, c.Tried, c.Error, c.Corrected
 	if c.Generation > 1 {
 		s.View.Try = c.Generation
@@ -129,7 +129,7 @@ func (b *rollbacks) toCarry() []protocol.RollbackCarry {
 			carries = append(carries, protocol.RollbackCarry{
 				Step: r.Only, Cause: r.Cause, Begun: r.Begun, From: r.From, Request: r.Request, Undone: r.Undone, To: r.To,
 				Branch: r.Branch, Taken: r.Taken,
-				Unfinished: r.Unfinished, Then: r.Then,
+				Unfinished: r.Unfinished, Then: r.Then, Edit: r.Edit,
 			})
 		}
 	}
@@ -141,11 +141,14 @@ func (b *rollbacks) resume(carries []protocol.RollbackCarry) {
 		r := &Rollback{
 			Cause: c.Cause, Begun: c.Begun, From: c.From, Only: c.Step, Request: c.Request, Undone: c.Undone, To: c.To,
 			Branch: c.Branch, Taken: c.Taken,
-			Unfinished: c.Unfinished, Then: c.Then,
+			Unfinished: c.Unfinished, Then: c.Then, Edit: c.Edit,
 		}
 		if r.Request == "" {
 			r.step = b.schedule.ByID[c.Step]
 			r.step.View.State, r.step.Rollback = protocol.StepFailed, r
+			if r.Edit != nil {
+				r.step.View.State = protocol.Planning
+			}
 		}
 		b.Due = append(b.Due, r)
 	}

@@ -12,14 +12,21 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// correction is the document with which the parameters of a parked step are compiled anew. Its vars
+// correction is the document with which other parameters of a step are compiled anew. Its vars
 // are filled in already.
 const correction = `{"name": "correction", "session": {}}`
 
-// correctStep compiles other parameters for a parked step, which stays as it is in all else. They
-// may refer to what is done, and must not touch what an unfinished step touches that neither comes
-// before this one nor after it.
+// correctStep compiles other parameters for a step that is parked, or at a gate, and stays as it is in
+// all else. They may refer to what is done, and to the secrets that the step had, and must not touch
+// what an unfinished step touches that neither comes before this one nor after it.
 func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) (task.Step, error) {
+	had := task.SecretsIn(s.Step.With)
+	for _, name := range task.SecretsIn(with) {
+		if !slices.Contains(had, name) {
+			return s.Step, protocol.Refusef("with: secret %s is none that the task gives step %s: refer to those that it "+
+				"had, or to none", name, s.Step.ID)
+		}
+	}
 	a, err := t.correctionOf(s, with)
 	if err != nil {
 		return s.Step, err
@@ -64,7 +71,7 @@ func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) 
 	return corrected, nil
 }
 
-// correctionOf is a parked step with other parameters, as a step that is added.
+// correctionOf is a step with other parameters, as a step that is added.
 func (t *Task) correctionOf(s *Step, with json.RawMessage) (task.Addition, error) {
 	written := map[string]any{"id": s.Step.ID, "uses": s.Step.Uses, "with": with, "needs": []string{}}
 	if s.Step.Place.Host != "" {

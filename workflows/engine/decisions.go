@@ -83,22 +83,32 @@ func (t *Task) decideGate(ctx workflow.Context, d protocol.Decision, approved bo
 	return t.answerDecision(protocol.DecisionAnswer{Step: d.Step, State: s.View.State}), nil
 }
 
+// CheckResolution refuses a resolution that decides nothing, with all that the worker knows of its
+// actions: it is not for a replay.
 func (t *Task) CheckResolution(r protocol.Resolution) error {
-	if t.Parks.Holds(r.Step) {
-		s, err := t.Parks.check(r)
-		if err != nil || !r.HasWith() || t.variant.Check == nil {
-			return err
-		}
-		a, err := t.correctionOf(s, r.With)
-		if err != nil {
-			return err
-		}
-		return t.variant.Check(a)
-	}
-	if err := r.CheckUndo(); err != nil {
+	s, err := t.findResolved(r)
+	if err != nil || s == nil || !r.HasWith() || t.variant.Check == nil {
 		return err
 	}
-	return t.Saga.CheckResolution(r.Clip())
+	a, err := t.correctionOf(s, r.With)
+	if err != nil {
+		return err
+	}
+	return t.variant.Check(a)
+}
+
+// findResolved returns the step that a resolution decides about; nil if it decides about an undo.
+func (t *Task) findResolved(r protocol.Resolution) (*Step, error) {
+	switch {
+	case r.Do == protocol.DoEdit:
+		return t.findEdited(r)
+	case t.Parks.Holds(r.Step):
+		return t.Parks.check(r)
+	}
+	if err := r.CheckUndo(); err != nil {
+		return nil, err
+	}
+	return nil, t.Saga.CheckResolution(r.Clip())
 }
 
 // decidePark decides about an undo, and answers at once: how the undo goes on may take hours. About
@@ -136,7 +146,7 @@ func (t *Task) AwaitDecision(ctx workflow.Context, s *Step, d *parkDecision) {
 	ctx, done := workflow.NewDisconnectedContext(ctx)
 	defer done()
 	_ = workflow.Await(ctx, func() bool {
-		return s.park == nil || s.park.decision != d || t.Ending.Cause != nil || t.IsLeaving()
+		return (s.park == nil || s.park.decision != d) && d.isDue() || t.Ending.Cause != nil || t.IsLeaving()
 	})
 }
 

@@ -242,9 +242,12 @@ func (x *executor) executeStep(ctx workflow.Context, s *Step) {
 // handleFailure ends the task, unless the failed step's on_failure says otherwise.
 func (x *executor) handleFailure(s *Step) {
 	var rejected rejection
+	var e edited
 	isRejected := errors.As(s.err, &rejected)
 	switch do := s.Step.OnFailure.Do; {
 	case x.ending.Cause != nil:
+	case errors.As(s.err, &e):
+		x.rollbacks.enqueueEdit(s, e)
 	case s.View.State == protocol.Canceled || calls.IsType(s.err, activities.ResetRun):
 		x.ending.Cause = causeOf(s)
 	case do == task.FailContinue:
@@ -277,6 +280,8 @@ func endState(err error) protocol.StepState {
 		return protocol.Done
 	case temporal.IsCanceledError(err):
 		return protocol.Canceled
+	case errors.As(err, &edited{}):
+		return protocol.Planning
 	}
 	return protocol.StepFailed
 }

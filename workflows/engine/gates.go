@@ -41,6 +41,7 @@ func (g *gates) ask(ctx workflow.Context, s *Step, entry activities.Entry, chang
 	s.openings++
 	s.Gate = newGate(g.now(), s, entry, change, why)
 	s.Gate.view.Waits = change.Policy.Waits(g.agent(), change.Standing)
+	s.Gate.view.Edited = s.edited
 	g.alert(ctx, protocol.Alert{Step: s.Step.ID, Action: s.Step.Uses, State: protocol.Gated, Reason: why,
 		Digest: s.Gate.view.Digest, Summary: payload.Clip(change.Summary, payload.MaxWhy), Risk: change.Risk,
 		Groups: change.Policy.Groups(), Until: s.Gate.view.Until})
@@ -263,6 +264,8 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 		return rejection{step.ID, protocol.Lapse(g.whoHas(), step.ID, patienceOf(step, g.view.Change))}
 	case g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("step %s was rejected by %s", step.ID, g.by)}
+	case g.edited != nil:
+		return edited{*g.edited}
 	}
 	return nil
 }
@@ -275,7 +278,7 @@ func (g *gate) whoHas() string {
 	return "not enough persons (" + g.view.Waits + ")"
 }
 
-func (g *gate) isRejected() bool { return g.decision != nil && !g.approved }
+func (g *gate) isRejected() bool { return g.decision != nil && !g.approved && g.edited == nil }
 
 // awaitLimit waits until the gate is decided or its limit has passed, and reports whether it was
 // decided before.

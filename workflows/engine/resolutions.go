@@ -11,6 +11,13 @@ import (
 
 // statementOf is what must be signed of a resolution, and whether it must be.
 func (t *Task) statementOf(r protocol.Resolution) (s activities.Statement, isSigned bool) {
+	if r.Do == protocol.DoEdit {
+		g := protocol.GateView{}
+		if s := t.Schedule.ByID[r.Step]; s != nil && s.Gate != nil {
+			g = s.Gate.view
+		}
+		return g.StatementOfEdit(t.proofs.task, r), g.Signed
+	}
 	if t.Parks.Holds(r.Step) {
 		view := t.Schedule.ByID[r.Step].park.view
 		return view.Statement(t.proofs.task, r), view.Signed
@@ -34,7 +41,7 @@ func (t *Task) checkSigned(r protocol.Resolution) error {
 // resolveProved carries out a resolution that must be signed, once it is proved, if it still fits then.
 // It is called when it is the turn of the resolution.
 func (t *Task) resolveProved(ctx workflow.Context, r protocol.Resolution) (*parkDecision, error) {
-	if err := t.CheckResolution(r); err != nil {
+	if _, err := t.findResolved(r); err != nil {
 		return nil, err
 	}
 	s, _ := t.statementOf(r)
@@ -46,9 +53,12 @@ func (t *Task) resolveProved(ctx workflow.Context, r protocol.Resolution) (*park
 	return t.carryOut(r)
 }
 
-// carryOut has a resolution decide about a step that has failed, or an undo; of an undo the decision
-// is nil.
+// carryOut has a resolution decide about a step at a gate, a step that has failed, or an undo; of an
+// undo the decision is nil.
 func (t *Task) carryOut(r protocol.Resolution) (*parkDecision, error) {
+	if r.Do == protocol.DoEdit {
+		return t.edit(r)
+	}
 	if t.Parks.Holds(r.Step) {
 		return t.Parks.Decide(r)
 	}

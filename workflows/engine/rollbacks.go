@@ -68,19 +68,19 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *Rollback) (finished bo
 	if r.step == nil {
 		return b.undoAsked(ctx, r)
 	}
+	if r.Edit != nil {
+		return b.undoEdited(ctx, r)
+	}
 	if !r.Begun && !b.decideScope(ctx, r) {
 		return true
 	}
 	report := b.saga.UnwindSteps(ctx, r.Cause, r.covers)
 	finished = report.Status != compensations.Open
-	isSkipped := func(u compensations.StepReport) bool {
-		return compensations.UndoState(u.State) == compensations.Skipped
-	}
 	if r.step.Step.OnFailure.Do != task.FailUnwindTo {
 		b.noteUndone(report)
 		switch {
 		case finished && r.step.Step.OnFailure.Do == task.FailAsk:
-			b.parks.add(ctx, r.step, !slices.ContainsFunc(report.Steps, isSkipped))
+			b.parks.add(ctx, r.step, !isAnySkipped(report))
 		case finished:
 			b.schedule.setState(r.step, protocol.RolledBack)
 		}
@@ -109,6 +109,14 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *Rollback) (finished bo
 		b.restartStep(r.step) // even if it was never on the ledger
 	}
 	return finished
+}
+
+func isSkipped(u compensations.StepReport) bool {
+	return compensations.UndoState(u.State) == compensations.Skipped
+}
+
+func isAnySkipped(report compensations.Report) bool {
+	return slices.ContainsFunc(report.Steps, isSkipped)
 }
 
 // decideScope decides what is undone. It returns false if a pivot forbids that.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -136,7 +135,10 @@ func (t *Task) resolve(payload []byte) error {
 		_, err := t.carryOut(r)
 		return err
 	}
-	if err := cmp.Or(t.CheckResolution(r), t.checkSigned(r)); err != nil {
+	if _, err := t.findResolved(r); err != nil {
+		return err
+	}
+	if err := t.checkSigned(r); err != nil {
 		return err
 	}
 	return t.proofs.takeSignal(compensations.SignalResolve, r.Step, func(ctx workflow.Context) error {

@@ -48,6 +48,9 @@ func (t *Task) stepNow(id string) (protocol.StepNow, error) {
 	if s := t.Schedule.ByID[id]; s != nil {
 		now.Step = s.View
 		now.Gate, now.Park = s.GateView(), s.ParkView()
+		if now.Gate != nil {
+			now.With = s.Step.With
+		}
 	} else if i := slices.IndexFunc(t.Schedule.past, func(v protocol.StepView) bool { return v.ID == id }); i >= 0 {
 		now.Step = t.Schedule.past[i]
 	}

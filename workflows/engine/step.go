@@ -26,8 +26,9 @@ type Step struct {
 	Gate     *gate // nil unless it is open
 	openings int   // how often the gate was opened
 
-	park      *park // nil unless it has failed and waits for a person
-	corrected bool  // a person has given it other parameters than its document
+	park      *park  // nil unless it has failed and waits for a person
+	corrected bool   // a person has given it other parameters than its document
+	edited    string // who has given it those that it has at its gate, and how they differ; empty if nobody has
 
 	cancel     func()                    // while it runs
 	Rollback   *Rollback                 // nil if none is due
@@ -117,7 +118,9 @@ type gate struct {
 	view     protocol.GateView
 	decision *protocol.Decision // nil until somebody decides
 	approved bool
-	by       string // who has decided it last, and why
+	by       string         // who has decided it last, and why
+	edit     *parkDecision  // other parameters, while they are checked; nil if there are none
+	edited   *protocol.Edit // the step with other parameters, once that is decided; nil if it is not
 }
 
 // park is a step's waiting for a person.
@@ -150,6 +153,7 @@ type Rollback struct {
 	Request string                     // the update that asks for it
 	Undone  []compensations.StepReport // of the steps that it has undone so far, if it is asked for
 	Over    bool
+	Edit    *protocol.Edit // with what the step begins again; nil if no person has edited it
 
 	To         string               // the savepoint that it goes back to
 	Branch     *protocol.Branch     // what it takes back is kept under this name

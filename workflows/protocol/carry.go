@@ -80,6 +80,7 @@ type StepCarry struct {
 	Gate       *GateCarry          `json:"gate,omitempty"`
 	Park       *ParkCarry          `json:"park,omitempty"`
 	Corrected  bool                `json:"corrected,omitempty"`
+	Edited     string              `json:"edited,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Tried      []Tried             `json:"tried,omitempty"`
 	Error      string              `json:"error,omitempty"`
@@ -118,6 +119,15 @@ type RollbackCarry struct {
 	Unfinished []string    `json:"unfinished,omitempty"`
 	// Then are the steps that a session does once all that is undone.
 	Then []task.Step `json:"then,omitempty"`
+	// Edit is what the step begins again with.
+	Edit *Edit `json:"edit,omitempty"`
+}
+
+// Edit is a step to which a person has given other parameters at its gate, and a note that says who,
+// and how they differ.
+type Edit struct {
+	Step task.Step `json:"step"`
+	Note string    `json:"note"`
 }
 
 type bareCarry Carry

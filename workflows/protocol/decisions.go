@@ -53,10 +53,19 @@ func (g GateView) Statement(task, verdict string, d Decision) activities.Stateme
 		Change: g.Change.Digest, Undo: g.Undo, Verdict: verdict, Who: d.Who, At: d.At, Why: d.Why}
 }
 
+// StatementOfEdit is what is signed of other parameters for the step at the gate.
+func (g GateView) StatementOfEdit(task string, r Resolution) activities.Statement {
+	return r.complete(activities.Statement{Task: task, Step: g.Step, Action: g.Action, Token: g.Token, Opening: g.Digest})
+}
+
 // Statement is what is signed of a decision about the park.
 func (p ParkView) Statement(task string, r Resolution) activities.Statement {
-	s := activities.Statement{Task: task, Step: p.Step, Action: p.Uses, Token: p.Token, Opening: p.Digest,
-		Verdict: string(r.Do), Who: r.Who, At: r.At, Why: r.Why}
+	return r.complete(activities.Statement{Task: task, Step: p.Step, Action: p.Uses, Token: p.Token, Opening: p.Digest})
+}
+
+// complete returns the statement about what is decided with what is decided.
+func (r Resolution) complete(s activities.Statement) activities.Statement {
+	s.Verdict, s.Who, s.At, s.Why = string(r.Do), r.Who, r.At, r.Why
 	if r.HasWith() {
 		with, _ := json.Marshal(r.With) // as it is sent
 		s.Change = activities.DigestOf(with)
@@ -65,17 +74,22 @@ func (p ParkView) Statement(task string, r Resolution) activities.Statement {
 }
 
 // Resolution is the payload of SignalResolve and the argument of UpdateResolve. It decides about an
-// undo that is parked, or about a step that is.
+// undo that is parked, about a step that is, or gives a step at a gate other parameters.
 type Resolution struct {
 	compensations.Resolution
 
-	// With replaces the parameters of a parked step that is to run again.
+	// With replaces the parameters of a parked step that is to run again, and of a step at a gate,
+	// which is then planned and asked about anew.
 	With json.RawMessage `json:"with,omitempty"`
 }
 
 // DoUnwind is the decision about a parked step to unwind the task. The others are
 // compensations.Retry and compensations.Skip.
 const DoUnwind compensations.Do = "unwind"
+
+// DoEdit is the decision about a step at a gate to plan it anew with other parameters: nothing is
+// approved by that.
+const DoEdit compensations.Do = "edit"
 
 // CheckUndo refuses what only fits a parked step.
 func (r Resolution) CheckUndo() error {
@@ -97,7 +111,7 @@ const (
 	// UpdateReject ends the task at a gate: argument Decision.
 	UpdateReject = SignalReject
 	// UpdateResolve decides about an undo that is parked or waits for its host, or about a step that
-	// is parked: argument Resolution.
+	// is parked, or edits one at a gate: argument Resolution.
 	UpdateResolve = compensations.SignalResolve
 )
 

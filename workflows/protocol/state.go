@@ -170,8 +170,10 @@ type GateView struct {
 	// says whose are still missing.
 	Assents []activities.Assent `json:"assents,omitempty"`
 	Waits   string              `json:"waits,omitempty"`
-	Since   time.Time           `json:"since"`
-	Until   time.Time           `json:"until"`
+	// Edited says who has given the step other parameters at its last gate, and how they differ.
+	Edited string    `json:"edited,omitempty"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
 }
 
 // StepNow answers the query "step": all about one step, whole where a State has only a part.
@@ -182,6 +184,8 @@ type StepNow struct {
 	Gate *GateView                 `json:"gate,omitempty"`
 	Park *ParkView                 `json:"park,omitempty"`
 	Undo *compensations.StepReport `json:"undo,omitempty"`
+	// With are the parameters of a step at a gate, with their expressions.
+	With json.RawMessage `json:"with,omitempty"`
 }
 
 // Trouble is what was tried without success, and is tried on.

@@ -60,6 +60,23 @@ func (a Addition) Parse() (*Document, error) {
 	return doc, err
 }
 
+// SecretsIn returns the names of the secrets to which parameters refer.
+func SecretsIn(with json.RawMessage) (names []string) {
+	if !json.Valid(with) {
+		return nil
+	}
+	readJSON(with, &collector{problems: new(Problems)}).mapText(func(n *node) *node {
+		t, _ := parseTemplate(n.text)
+		for _, p := range t {
+			if p.kind == secretRef {
+				names = append(names, p.name)
+			}
+		}
+		return n
+	})
+	return names
+}
+
 // Mentioned returns the ids in steps that may name earlier ones: those that they need, and those
 // whose outputs they refer to. What cannot be read mentions nothing: Parse refuses it.
 func Mentioned(steps json.RawMessage) (needed, referred []string) {

@@ -24,6 +24,7 @@ function sayStale() {
 }
 
 const decidesAbout = (root) => root.querySelector("input[name=digest]")?.value;
+let read = decidesAbout(main); // what this page is about, from when it is first known
 
 // selectorOf finds what is focused again in another content.
 function selectorOf(e) {
@@ -37,8 +38,9 @@ function update() {
   const next = document.createElement("template");
   next.innerHTML = latest;
   latest = null;
-  const shown = decidesAbout(main), coming = decidesAbout(next.content);
-  if (touched || shown && coming && shown !== coming) { sayStale(); return; }
+  const coming = decidesAbout(next.content);
+  if (touched || read && coming && read !== coming) { sayStale(); return; }
+  read ??= coming;
   const seen = new Set([...main.querySelectorAll("input[name=about]")].map((box) => box.value));
   for (const box of next.content.querySelectorAll("input[name=about]")) {
     box.checked = seen.has(box.value); // nobody has read what is new

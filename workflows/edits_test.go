@@ -1,0 +1,228 @@
+package workflows_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// editable has b ask, between a and c.
+func editable(ran *[]activities.Forward) *world {
+	w := &world{steps: addGate(chain("a", "b", "c"), "b", 24*time.Hour)}
+	stepByID(w.steps, "b").With = json.RawMessage(`{"path":"/wrong"}`)
+	stepByID(w.steps, "b").Keys = []string{"fake:/wrong"}
+	w.do = func(_ context.Context, step string, _ int, f activities.Forward) (activities.Result, error) {
+		if step == "b" && ran != nil {
+			*ran = append(*ran, f)
+		}
+		return activities.Result{}, nil
+	}
+	return w
+}
+
+// edit gives the step at a gate other parameters.
+func edit(g protocol.GateView, with string) protocol.Resolution {
+	return protocol.Resolution{Resolution: compensations.Resolution{Step: g.Step, Digest: g.Digest, Do: protocol.DoEdit,
+		Who: "ann", Why: "it has moved"}, With: json.RawMessage(with)}
+}
+
+func (r *run) edit(with string) {
+	g := r.state().Gates
+	require.Len(r, g, 1)
+	r.env.SignalWorkflow(compensations.SignalResolve, edit(g[0], with))
+}
+
+const editedNote = `edited by ann: path from "/wrong" to "/right": it has moved`
+
+func TestAnEditedStepIsPlannedAnewAndAsksAnew(t *testing.T) {
+	var ran []activities.Forward
+	r := newRun(t, editable(&ran))
+	var alerts alertLog
+	alerts.keepThoseOf(r)
+	var first, second protocol.GateView
+	r.runAfter(time.Hour, func() { first = r.state().Gates[0]; r.edit(`{"path":"/right"}`) })
+	r.runAfter(2*time.Hour, func() {
+		second = r.state().Gates[0]
+		require.Equal(t, editedNote, second.Edited)
+		require.Equal(t, []any{1, "the task file asks"}, []any{second.Opening, second.Why})
+		r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: first.Digest})
+	})
+	r.runAfter(3*time.Hour, func() { require.Empty(t, ran); r.decide(protocol.SignalApprove) })
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "plan b", "do b", "do c"}, r.world.calls)
+	require.NotEqual(t, first.Token, second.Token)
+	require.NotEqual(t, first.Digest, second.Digest)
+	require.Len(t, ran, 1)
+	require.Equal(t, []any{second.Token, `{"path":"/right"}`, []string{"fake:/right"}, true},
+		[]any{ran[0].Entry.Token, string(ran[0].Step.With), ran[0].Entry.Keys, ran[0].Entry.Corrected})
+	require.Equal(t, []string{"1: " + editedNote, "2: approved by ann: I looked"}, notesByTry(report, "b"))
+	require.Len(t, report.Notes, 1, "the approval of what was there before")
+	require.Len(t, alerts.sent(), 2)
+}
+
+func TestEveryEndingAfterAnEditUnwinds(t *testing.T) {
+	for name, end := range map[string]struct {
+		do   func(*run)
+		kind compensations.CauseKind
+	}{
+		"rejected": {func(r *run) { r.decide(protocol.SignalReject) }, compensations.Rejected},
+		"canceled": {func(r *run) { r.env.CancelWorkflow() }, compensations.Canceled},
+		"lapsed":   {func(*run) {}, compensations.Rejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRun(t, editable(nil))
+			r.runAfter(time.Hour, func() { r.edit(`{"path":"/right"}`) })
+			r.runAfter(2*time.Hour, func() { end.do(r) })
+			report, err := r.report()
+			require.Error(t, err)
+			require.Equal(t, end.kind, report.Cause.Kind)
+			require.Equal(t, []string{"do a", "plan b", "undo b", "plan b", "undo b", "undo a"}, r.world.calls)
+			require.Equal(t, compensations.Unwound, report.Status)
+			require.Contains(t, notesByTry(report, "b"), "1: "+editedNote)
+		})
+	}
+}
+
+func TestATaskThatIsCanceledWhileItIsEditedUnwindsOnce(t *testing.T) {
+	w := editable(nil)
+	w.undo = parkFirstUndo("b")
+	r := newRun(t, w)
+	r.runAfter(time.Hour, func() { r.edit(`{"path":"/right"}`) })
+	r.runAfter(2*time.Hour, func() {
+		require.Equal(t, protocol.Planning, r.state().Steps[1].State)
+		r.env.CancelWorkflow()
+	})
+	r.runAfter(3*time.Hour, func() {
+		for _, s := range r.state().Report.Steps {
+			if s.State == string(compensations.Parked) {
+				r.env.SignalWorkflow(compensations.SignalResolve,
+					compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Retry})
+			}
+		}
+	})
+	_, err := r.report()
+	require.True(t, temporal.IsCanceledError(err))
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "undo a"}, w.calls)
+}
+
+func TestNothingIsPlannedOnTopOfATryThatWasNotUndone(t *testing.T) {
+	w := editable(nil)
+	w.undo = parkFirstUndo("b")
+	r := newRun(t, w)
+	r.runAfter(time.Hour, func() { r.edit(`{"path":"/right"}`) })
+	r.runAfter(2*time.Hour, func() {
+		for _, s := range r.state().Report.Steps {
+			if s.State == string(compensations.Parked) {
+				r.env.SignalWorkflow(compensations.SignalResolve,
+					compensations.Resolution{Step: s.Step, Digest: s.Digest, Do: compensations.Skip})
+			}
+		}
+	})
+	r.runAfter(3*time.Hour, func() {
+		require.Equal(t, []compensations.Do{compensations.Skip, protocol.DoUnwind}, r.state().Parks[0].Ways)
+		r.resolve(compensations.Skip, "")
+	})
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "undo b"}, w.calls)
+	require.Contains(t, notesOf(report, "b")[1], "try 1 failed and was parked: it was edited, and what it had left behind")
+}
+
+func TestAnEditThatDoesNotFitDecidesNothing(t *testing.T) {
+	w := editable(nil)
+	w.steps = append(w.steps, chain("d")...)
+	stepByID(w.steps, "d").Keys, stepByID(w.steps, "d").Needs = []string{"fake:/later"}, []string{"c"}
+	stepByID(w.steps, "c").Needs = []string{"a"}
+	stepByID(w.steps, "c").Gate = task.Gate{Mode: task.GateAsk, Limit: 24 * time.Hour}
+	r := newRun(t, w)
+	send := func(change func(*protocol.Resolution)) {
+		d := edit(r.state().Gates[0], `{"path":"/right"}`)
+		change(&d)
+		r.env.SignalWorkflow(compensations.SignalResolve, d)
+	}
+	with := func(text string) func(*protocol.Resolution) {
+		return func(d *protocol.Resolution) { d.With = json.RawMessage(text) }
+	}
+	r.runAfter(time.Hour, func() {
+		send(func(d *protocol.Resolution) { d.Digest = "sha256:of another opening" })
+		send(func(d *protocol.Resolution) { d.Step = "a" })
+		send(func(d *protocol.Resolution) { d.Step = "nowhere" })
+		send(with(""))
+	})
+	for i, text := range []string{`{"pth":"/right"}`, `{"path":"/wrong"}`, `{"from":"${{ steps.c.outputs.id }}"}`,
+		`{"path":"/later/x"}`, `{"path":"${{ secrets.OTHER }}"}`} {
+		r.runAfter(time.Duration(i+2)*time.Hour, func() { send(with(text)) })
+	}
+	r.runAfter(10*time.Hour, func() {
+		for _, g := range r.state().Gates {
+			r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: g.Step, Digest: g.Digest})
+		}
+		send(func(*protocol.Resolution) {}) // the approvals are handled before it
+	})
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, 1, w.count["plan b"])
+	for i, part := range []string{"is not that of the present gate of step \"b\"", `step "a" is not at a gate`,
+		`there is no step "nowhere"`, `with: edit takes the new parameters of step "b"`,
+		`step "b" is not at a gate`} {
+		require.Contains(t, report.Notes[i], part)
+	}
+	notes := notesOf(report, "b")
+	require.Len(t, notes, 6)
+	for i, part := range []string{"with.pth: unknown parameter; did you mean path?", "these are the parameters",
+		"refers to step c, which is not done", "touches what step d touches, which is not-started",
+		"secret OTHER is none that the task gives step b", "approved by somebody"} {
+		require.Contains(t, notes[i], part)
+		require.Equal(t, i < 5, strings.HasPrefix(notes[i], "edit by ann decided nothing: "))
+	}
+}
+
+func TestAnEditOutlivesItsRun(t *testing.T) {
+	var ran []activities.Forward
+	l := &chained{T: t, world: editable(&ran)}
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.runAfter(30*time.Second, func() { r.edit(`{"path":"/right"}`) })
+			r.continueAsNew(time.Minute)
+			return
+		}
+		r.runAfter(time.Hour, func() {
+			require.Equal(t, editedNote, r.state().Gates[0].Edited)
+			r.decide(protocol.SignalApprove)
+		})
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, `{"path":"/right"}`, string(ran[0].Step.With))
+	require.Equal(t, []string{"1: " + editedNote, "2: approved by ann: I looked"}, notesByTry(report, "b"))
+}
+
+func TestAnUpdateEditsAndAnswersOnceThatIsDecided(t *testing.T) {
+	l := startLive(t, editable(nil))
+	g := l.awaitState(atGate).Gates[0]
+	_, err := l.ask(protocol.UpdateResolve, edit(g, `{"pth":"/right"}`))
+	requireType(t, err, protocol.NothingDecided)
+	require.ErrorContains(t, err, "did you mean path?")
+	answer, err := l.ask(protocol.UpdateResolve, edit(g, `{"path":"/right"}`))
+	require.NoError(t, err)
+	require.Equal(t, "b", answer.Step)
+	again := l.awaitState(func(s protocol.State) bool { return atGate(s) && s.Gates[0].Edited != "" }).Gates[0]
+	_, err = l.ask(protocol.UpdateApprove, protocol.Decision{Step: "b", Digest: g.Digest})
+	requireType(t, err, protocol.NothingDecided)
+	_, err = l.ask(protocol.UpdateApprove, protocol.Decision{Step: "b", Digest: again.Digest, Who: "ann"})
+	require.NoError(t, err)
+	_, err = l.report()
+	require.NoError(t, err)
+}
