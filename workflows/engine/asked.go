@@ -32,8 +32,13 @@ func (b *rollbacks) Ask(r *Rollback) {
 			s.AddNotes("left out: " + r.Cause.Text)
 			b.schedule.setState(s, protocol.LeftOut)
 		case protocol.Planning, protocol.AtGate, protocol.Running:
-			s.withdrawn = true
 			s.AddNotes(r.Cause.Text)
+			if s.Rollback != nil { // it was edited, and no longer runs
+				s.Rollback = nil
+				b.schedule.setState(s, protocol.RolledBack)
+				continue
+			}
+			s.withdrawn = true
 			s.cancel()
 		case protocol.StepParked:
 			b.parks.withdraw(s, r.Cause.Text)

@@ -129,7 +129,7 @@ func (b *rollbacks) toCarry() []protocol.RollbackCarry {
 			carries = append(carries, protocol.RollbackCarry{
 				Step: r.Only, Cause: r.Cause, Begun: r.Begun, From: r.From, Request: r.Request, Undone: r.Undone, To: r.To,
 				Branch: r.Branch, Taken: r.Taken,
-				Unfinished: r.Unfinished, Then: r.Then, Edit: r.Edit,
+				Unfinished: r.Unfinished, Then: r.Then, Edited: r.Edited,
 			})
 		}
 	}
@@ -141,12 +141,12 @@ func (b *rollbacks) resume(carries []protocol.RollbackCarry) {
 		r := &Rollback{
 			Cause: c.Cause, Begun: c.Begun, From: c.From, Only: c.Step, Request: c.Request, Undone: c.Undone, To: c.To,
 			Branch: c.Branch, Taken: c.Taken,
-			Unfinished: c.Unfinished, Then: c.Then, Edit: c.Edit,
+			Unfinished: c.Unfinished, Then: c.Then, Edited: c.Edited,
 		}
 		if r.Request == "" {
 			r.step = b.schedule.ByID[c.Step]
 			r.step.View.State, r.step.Rollback = protocol.StepFailed, r
-			if r.Edit != nil {
+			if r.Edited {
 				r.step.View.State = protocol.Planning
 			}
 		}

@@ -49,7 +49,7 @@ func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) 
 	}
 	needs := append(slices.Clone(s.Step.Needs), next.Needs...)
 	for _, e := range t.Saga.Entries() {
-		if isNew(e.Place.Queue, NamesIn(e)) {
+		if e.Step != s.Step.ID && isNew(e.Place.Queue, NamesIn(e)) {
 			needs = append(needs, e.Step)
 		}
 	}

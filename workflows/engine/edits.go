@@ -18,9 +18,12 @@ import (
 // edited ends a try of a step that has other parameters by now: a person has given them at its gate.
 // That try is undone, since its plan may have left something behind, and the next one is planned, and
 // asked about, under a token of its own.
-type edited struct{ protocol.Edit }
+type edited struct {
+	step task.Step // with them
+	note string    // says who has given them, and how they differ
+}
 
-func (e edited) Error() string { return e.Note }
+func (e edited) Error() string { return e.note }
 
 // findEdited returns the step at a gate to which a resolution gives other parameters. An error says why
 // it decides nothing.
@@ -77,7 +80,7 @@ func (t *Task) edit(r protocol.Resolution) (*parkDecision, error) {
 		step.Gate = task.Gate{Mode: task.GateAsk, Limit: step.Gate.Limit, Why: gate.view.Why}
 		t.replaceParams(s.Step.ID, r.With)
 		d.corrected = &step
-		gate.edited = &protocol.Edit{Step: step, Note: note}
+		gate.edited = &edited{step, note}
 		gate.settle(protocol.Decision{Step: r.Step, Digest: r.Digest, Who: r.Who, Key: r.Key, Why: r.Why}, false)
 		_ = workflow.Await(ctx, func() bool { return s.Gate != gate })
 	})
@@ -104,14 +107,18 @@ func changedText(before, after json.RawMessage) string {
 	return payload.Clip(strings.Join(texts, ", "), payload.MaxWhy)
 }
 
-// enqueueEdit has the present try of a step undone, which then begins again with other parameters.
+// enqueueEdit gives a step other parameters, and has its present try undone. It begins again after
+// that, even if it is another rollback that undoes it.
 func (b *rollbacks) enqueueEdit(s *Step, e edited) {
 	b.enqueueRollback(s)
-	s.Rollback.Edit = &e.Edit
+	s.Rollback.Edited = true
+	s.Step, s.corrected, s.edited, s.openings = e.step, true, e.note, 0
+	s.AddNotes(e.note)
 }
 
-// undoEdited undoes a try of a step, and has the step begin again with its new parameters. Where a
-// person has left what the try did, nothing may run on top of that: the step is parked.
+// undoEdited undoes a try of a step that was edited, and has the step begin again, unless the agent of
+// its session takes it back meanwhile. Where a person has left what the try did, nothing may run on top
+// of that: the step is parked.
 func (b *rollbacks) undoEdited(ctx workflow.Context, r *Rollback) (finished bool) {
 	report := b.saga.UnwindSteps(ctx, r.Cause, r.covers)
 	b.noteUndone(report)
@@ -119,14 +126,14 @@ func (b *rollbacks) undoEdited(ctx workflow.Context, r *Rollback) (finished bool
 		return false
 	}
 	s := r.step
-	s.AddNotes(r.Edit.Note)
-	if isAnySkipped(report) {
+	switch {
+	case s.Rollback != r:
+	case isAnySkipped(report):
 		s.err = errors.New("it was edited, and what it had left behind until then is not undone")
 		s.View.Error = s.reason()
 		b.parks.add(ctx, s, false)
-		return true
+	default:
+		b.schedule.repeatStep(s)
 	}
-	s.Step, s.corrected, s.edited, s.openings = r.Edit.Step, true, r.Edit.Note, 0
-	b.schedule.repeatStep(s)
 	return true
 }

@@ -265,7 +265,7 @@ func (g *gate) awaitDecision(ctx workflow.Context, step task.Step) error {
 	case g.isRejected():
 		return rejection{step.ID, fmt.Sprintf("step %s was rejected by %s", step.ID, g.by)}
 	case g.edited != nil:
-		return edited{*g.edited}
+		return *g.edited
 	}
 	return nil
 }

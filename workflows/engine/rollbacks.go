@@ -68,7 +68,7 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *Rollback) (finished bo
 	if r.step == nil {
 		return b.undoAsked(ctx, r)
 	}
-	if r.Edit != nil {
+	if r.Edited {
 		return b.undoEdited(ctx, r)
 	}
 	if !r.Begun && !b.decideScope(ctx, r) {

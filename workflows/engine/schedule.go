@@ -127,8 +127,8 @@ func (c *schedule) restartStep(s *Step) {
 		c.done--
 	}
 	s.Generation++
-	s.err, s.Rollback, s.Undone, s.approved, s.isApproved, s.mustAsk, s.Seq, s.restarting = nil, nil, nil, "", false,
-		false, 0, false
+	s.err, s.Rollback, s.Undone, s.approved, s.isApproved, s.assents, s.mustAsk, s.Seq, s.restarting = nil, nil, nil,
+		"", false, nil, false, 0, false
 	s.View = s.View.Next(s.Generation)
 	c.setState(s, protocol.NotStarted)
 }

@@ -118,9 +118,9 @@ type gate struct {
 	view     protocol.GateView
 	decision *protocol.Decision // nil until somebody decides
 	approved bool
-	by       string         // who has decided it last, and why
-	edit     *parkDecision  // other parameters, while they are checked; nil if there are none
-	edited   *protocol.Edit // the step with other parameters, once that is decided; nil if it is not
+	by       string        // who has decided it last, and why
+	edit     *parkDecision // other parameters, while they are checked; nil if there are none
+	edited   *edited       // that they replace its own; nil as long as that is not decided
 }
 
 // park is a step's waiting for a person.
@@ -153,7 +153,7 @@ type Rollback struct {
 	Request string                     // the update that asks for it
 	Undone  []compensations.StepReport // of the steps that it has undone so far, if it is asked for
 	Over    bool
-	Edit    *protocol.Edit // with what the step begins again; nil if no person has edited it
+	Edited  bool // a person has edited the step, which then begins again
 
 	To         string               // the savepoint that it goes back to
 	Branch     *protocol.Branch     // what it takes back is kept under this name

@@ -119,15 +119,8 @@ type RollbackCarry struct {
 	Unfinished []string    `json:"unfinished,omitempty"`
 	// Then are the steps that a session does once all that is undone.
 	Then []task.Step `json:"then,omitempty"`
-	// Edit is what the step begins again with.
-	Edit *Edit `json:"edit,omitempty"`
-}
-
-// Edit is a step to which a person has given other parameters at its gate, and a note that says who,
-// and how they differ.
-type Edit struct {
-	Step task.Step `json:"step"`
-	Note string    `json:"note"`
+	// Edited says that a person has edited the step, which then begins again.
+	Edited bool `json:"edited,omitempty"`
 }
 
 type bareCarry Carry
