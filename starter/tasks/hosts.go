@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -17,19 +16,11 @@ import (
 // checkHosts refuses a file with steps on hosts that no worker serves: whoever asks the workers
 // about it would wait for them.
 func (c *Client) checkHosts(ctx context.Context, file File, queue string) error {
-	var document struct {
-		Steps []struct {
-			ID string `json:"id"`
-			On string `json:"on"`
-		} `json:"steps"`
-	}
-	if err := json.Unmarshal(file.Document, &document); err != nil {
+	document, err := task.Parse(file.Compiled.Name, file.Document)
+	if err != nil {
 		return fmt.Errorf("task %q: %w", file.Compiled.Name, err)
 	}
-	named := map[string]bool{} // the others run where the worker that checks the file says
-	for _, s := range document.Steps {
-		named[s.ID] = s.On != ""
-	}
+	named := document.Placed() // the others run where the worker that checks the file says
 	var problems task.Problems
 	served := map[string]bool{}
 	for _, s := range file.Compiled.Steps {

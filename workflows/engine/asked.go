@@ -61,12 +61,10 @@ func (b *rollbacks) undoAsked(ctx workflow.Context, r *Rollback) (finished bool)
 	b.noteUndone(report)
 	isTaken := map[string]bool{}
 	for _, u := range report.Steps {
-		state := compensations.UndoState(u.State)
-		isUndone := state == compensations.Settled || state == compensations.Accepted
-		if isUndone || finished {
+		if isUndone(u) || finished {
 			r.Undone = append(r.Undone, u)
 		}
-		if isUndone {
+		if isUndone(u) {
 			isTaken[u.Step] = true
 			b.markUndone(u.Step, r)
 		}

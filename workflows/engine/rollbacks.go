@@ -78,6 +78,11 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *Rollback) (finished bo
 	finished = report.Status != compensations.Open
 	if r.step.Step.OnFailure.Do != task.FailUnwindTo {
 		b.noteUndone(report)
+		for _, u := range report.Steps { // for the same target, and what builds on it
+			if u.Step != r.step.Step.ID && isUndone(u) {
+				b.markUndone(u.Step, r)
+			}
+		}
 		switch {
 		case finished && r.step.Step.OnFailure.Do == task.FailAsk:
 			b.parks.add(ctx, r.step, !isAnySkipped(report))
@@ -97,12 +102,8 @@ func (b *rollbacks) undoRollback(ctx workflow.Context, r *Rollback) (finished bo
 		}
 	}
 	for _, u := range report.Steps {
-		switch s := b.schedule.ByID[u.Step]; compensations.UndoState(u.State) {
-		case compensations.Settled, compensations.Accepted:
-			if s != nil && s != r.step {
-				b.restartStep(s)
-			}
-		default:
+		if s := b.schedule.ByID[u.Step]; s != nil && s != r.step && isUndone(u) {
+			b.restartStep(s)
 		}
 	}
 	if finished {
@@ -119,13 +120,21 @@ func isAnySkipped(report compensations.Report) bool {
 	return slices.ContainsFunc(report.Steps, isSkipped)
 }
 
+// isUndone reports whether an undo has brought the world back, or a person has accepted it.
+func isUndone(u compensations.StepReport) bool {
+	state := compensations.UndoState(u.State)
+	return state == compensations.Settled || state == compensations.Accepted
+}
+
 // decideScope decides what is undone. It returns false if a pivot forbids that.
 func (b *rollbacks) decideScope(ctx workflow.Context, r *Rollback) bool {
 	s := r.step
 	switch s.Step.OnFailure.Do {
 	case task.FailRollbackStep:
 		s.AddNotes("rolled back, as its on_failure says: " + r.Cause.Text)
-		fallthrough
+		r.Begun = true
+		b.closeGates(ctx, r)
+		return true
 	case task.FailAsk:
 		r.Begun = true
 		return true
@@ -151,8 +160,8 @@ func (b *rollbacks) decideScope(ctx workflow.Context, r *Rollback) bool {
 
 // closeGates cancels the steps at gates that are undone: they ask again when they are repeated.
 func (b *rollbacks) closeGates(ctx workflow.Context, r *Rollback) {
-	for _, e := range b.saga.Entries() {
-		if s := b.schedule.ByID[e.Step]; s != nil && r.covers(e) && s.Gate != nil {
+	for _, e := range compensations.Closure(b.saga.Entries(), r.covers) {
+		if s := b.schedule.ByID[e.Step]; s != nil && s.Gate != nil {
 			s.restarting = true
 			s.cancel()
 		}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
@@ -164,7 +166,8 @@ type Rollback struct {
 
 // covers reports whether e is undone. What builds on such an entry is undone too.
 func (r *Rollback) covers(e activities.Entry) bool {
-	return e.Seq >= r.From || e.Step == r.Only
+	return e.Seq >= r.From || e.Step == r.Only ||
+		r.step != nil && slices.Contains(r.step.Step.OnFailure.With, e.Step)
 }
 
 // take notes which entries a rollback has undone.

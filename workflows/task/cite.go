@@ -47,7 +47,7 @@ var fieldPart = regexp.MustCompile(`[^.\[\]]+`)
 // find returns the value of a field such as steps[2].with.path, in which a step may stand with its
 // id; nil if there is none.
 func (d *Document) find(field string) *node {
-	n := d.root
+	n := d.expanded
 	for _, part := range fieldPart.FindAllString(field, -1) {
 		switch {
 		case n == nil:

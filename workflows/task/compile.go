@@ -152,6 +152,9 @@ func (c *compiler) compileStep(i int) Step {
 	if s.OnFailure != nil {
 		compiled.OnFailure = *s.OnFailure
 	}
+	if o := written.node.origin; o != nil && compiled.OnFailure.Do == FailRollbackStep {
+		compiled.OnFailure.With = o.above
+	}
 	if session := c.doc.file.Session; session != nil {
 		compiled.Reserved = describeReserved(filled)
 		if session.Environment != "" && s.Savepoint != "" {

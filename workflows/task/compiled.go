@@ -173,6 +173,9 @@ type OnFailure struct {
 	// To is the savepoint of FailUnwindTo: on this step or one above it, with no pivot from there up
 	// to this step.
 	To string `json:"to,omitempty"`
+	// With are the steps that FailRollbackStep undoes along with this one: those above it for the same
+	// target of a group.
+	With []string `json:"with,omitempty"`
 	// Times is how often FailUnwindTo does that; then the task unwinds. At least 1 there, else zero.
 	Times int `json:"times,omitempty"`
 }

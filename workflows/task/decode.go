@@ -126,7 +126,11 @@ func (f property) hint() string {
 func decodeList[T any](p *parser, n *node, at *trail) []T {
 	items := make([]T, len(n.items))
 	for i, item := range n.items {
-		p.decode(item, at.step(i, item.findValue("id")), &items[i])
+		at := at.step(i, item.findValue("id"))
+		if item.origin != nil {
+			at = item.origin.at
+		}
+		p.decode(item, at, &items[i])
 	}
 	return items
 }

@@ -18,9 +18,10 @@ type Document struct {
 	// Timeout is the task's deadline; zero: none.
 	Timeout time.Duration
 
-	root    *node
-	file    file
-	earlier map[string]string // of steps that are added to a session: those before them that they may refer to
+	root     *node
+	expanded *node // root with the steps of groups in place of these
+	file     file
+	earlier  map[string]string // of steps that are added to a session: those before them that they may refer to
 }
 
 // Parse reads a task file, YAML or JSON. Its error is a Problems: everything that is wrong with the
@@ -41,8 +42,8 @@ func Parse(filename string, src []byte) (*Document, error) {
 // parse makes a document from a tree.
 func parse(root *node, c collector, earlier map[string]string) (*Document, error) {
 	p := parser{collector: c}
-	d := &Document{File: c.file, root: root, earlier: earlier}
-	if !p.decodeObject(root, nil, &d.file) {
+	d := &Document{File: c.file, root: root, expanded: p.expandGroups(root, earlier != nil), earlier: earlier}
+	if !p.decodeObject(d.expanded, nil, &d.file) {
 		return nil, c.err()
 	}
 	d.Name, d.Agent, d.Timeout = string(d.file.Name), string(d.file.Agent), time.Duration(d.file.Timeout)
@@ -68,6 +69,15 @@ func (d *Document) JSON() ([]byte, error) {
 		return nil, fmt.Errorf("the document was not made by Parse")
 	}
 	return d.root.json(nil), nil
+}
+
+// Placed says of each step, by id, whether the file names its host.
+func (d *Document) Placed() map[string]bool {
+	placed := make(map[string]bool, len(d.file.Steps))
+	for _, s := range d.file.Steps {
+		placed[string(s.ID)] = s.node.findValue("on") != nil
+	}
+	return placed
 }
 
 // Override returns the document with other values for some of its vars. A text replaces a number or

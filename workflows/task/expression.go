@@ -14,6 +14,7 @@ const (
 	varRef                   // ${{ vars.name }}
 	outputRef                // ${{ steps.step.outputs.name }}
 	secretRef                // ${{ secrets.name }}
+	targetRef                // ${{ target }} or ${{ target.name }}, in a group
 )
 
 // part is a literal or a reference.
@@ -37,6 +38,7 @@ var (
 	varExpression    = regexp.MustCompile(`^vars\.(` + varPattern + `)$`)
 	outputExpression = regexp.MustCompile(`^steps\.(` + idPattern + `)\.outputs\.(` + varPattern + `)$`)
 	secretExpression = regexp.MustCompile(`^secrets\.(` + secretPattern + `)$`)
+	targetExpression = regexp.MustCompile(`^target(?:\.(` + varPattern + `))?$`)
 )
 
 const expressionForms = "write ${{ vars.NAME }}, ${{ steps.ID.outputs.NAME }} or ${{ secrets.NAME }}; for the text " +
@@ -116,6 +118,8 @@ func parseExpression(s string) (p part, rest string, bad *badExpression) {
 		p.kind, p.step, p.name = outputRef, m[1], m[2]
 	} else if m := secretExpression.FindStringSubmatch(inner); m != nil {
 		p.kind, p.name = secretRef, m[1]
+	} else if m := targetExpression.FindStringSubmatch(inner); m != nil {
+		p.kind, p.name = targetRef, m[1]
 	} else {
 		return p, "", &badExpression{clip(p.text), "is not an expression that is known here"}
 	}

@@ -14,6 +14,9 @@ const (
 	MaxDocument = 2_000_000
 	// MaxSteps is the number of steps.
 	MaxSteps = 10_000
+	// MaxTargets is the number of targets of a group, MaxGroupSteps that of its steps for each.
+	MaxTargets    = 1000
+	MaxGroupSteps = 50
 	// MaxAdded is the number of steps that are added to a session at once.
 	MaxAdded = 100
 	// MaxInline is the size of one step's parameters as JSON; they stand in the workflow's history.

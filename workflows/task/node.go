@@ -36,6 +36,7 @@ type node struct {
 	source string
 	items  []*node
 	fields []field
+	origin *origin // of a step, where the task has groups
 }
 
 // field is a key of a map, in file order.

@@ -173,6 +173,9 @@ func (r *referenceChecker) checkExpressions(n *node, at *trail, i int, allowed s
 				r.complain(n, at, strconv.Quote(part.text), "this var is nothing, and cannot be a part of a text",
 					"give it a value")
 			}
+		case part.kind == targetRef:
+			r.complain(n, at, strconv.Quote(part.text), "there is no target here",
+				"a target stands in name, with, check, gate and on of the steps of a group, which has for_each")
 		case allowed != allExpressions:
 			r.complain(n, at, strconv.Quote(part.text), "outputs and secrets may only stand in with",
 				"take it out, or use a var")

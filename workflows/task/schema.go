@@ -40,7 +40,7 @@ func Schema(specs []activities.Spec) (*jsonschema.Schema, error) {
 	root.Schema = "https://json-schema.org/draft/2020-12/schema"
 	root.Title = "Unwind task"
 	root.Description = "What an agent sets out to do, step by step; undone as a whole if it fails."
-	root.Defs = map[string]*jsonschema.Schema{"step": step}
+	root.Defs = map[string]*jsonschema.Schema{"step": step, "group": groupSchema()}
 	return root, nil
 }
 

@@ -48,7 +48,8 @@ type (
 )
 
 const (
-	idPattern   = `[a-z][a-z0-9_-]{0,62}`
+	idPattern   = `[a-z][a-z0-9_-]{0,62}` // at most maxID characters
+	maxID       = 63
 	usesPattern = `[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+`
 	hostPattern = `[A-Za-z0-9][A-Za-z0-9._-]{0,252}`
 
@@ -364,7 +365,9 @@ func (s *steps) read(p *parser, n *node, at *trail) {
 }
 
 func (*steps) schema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "array", MaxItems: new(MaxSteps), Items: &jsonschema.Schema{Ref: "#/$defs/step"}}
+	return &jsonschema.Schema{Type: "array", MaxItems: new(MaxSteps), Items: &jsonschema.Schema{
+		If:   &jsonschema.Schema{Type: "object", Required: []string{"for_each"}},
+		Then: &jsonschema.Schema{Ref: "#/$defs/group"}, Else: &jsonschema.Schema{Ref: "#/$defs/step"}}}
 }
 
 func (s *step) read(p *parser, n *node, at *trail) {

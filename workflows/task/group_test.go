@@ -1,0 +1,67 @@
+package task
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Batches wait for each other, targets of one batch do not, and the steps of a target keep their
+// order.
+func TestAGroupBecomesSteps(t *testing.T) {
+	compiled := mustCompile(t, accepted(t)["groups.yml"])
+	var lines []string
+	for _, s := range compiled.Steps {
+		lines = append(lines, fmt.Sprintf("%s %v %s %s %s", s.ID, s.Needs, s.With, s.OnFailure.Do, s.OnFailure.With))
+	}
+	require.Equal(t, []string{
+		`note [] {} rollback_step []`,
+		`roll-out-web-1-config [note] {"path":"/srv/web-1/nginx.conf","content":"server web-1"} rollback_step []`,
+		`roll-out-web-1-reload [roll-out-web-1-config] {"path":"${{ steps.roll-out-web-1-config.outputs.path }}.done"} ` +
+			`rollback_step [roll-out-web-1-config]`,
+		`roll-out-10-0-0-7-config [roll-out-web-1-reload] {"path":"/srv/10.0.0.7/nginx.conf","content":"server 10.0.0.7"} ` +
+			`rollback_step []`,
+		`roll-out-10-0-0-7-reload [roll-out-10-0-0-7-config] ` +
+			`{"path":"${{ steps.roll-out-10-0-0-7-config.outputs.path }}.done"} rollback_step [roll-out-10-0-0-7-config]`,
+		`others-web-2-config [roll-out-10-0-0-7-reload] {"path":"/srv/web-2","content":"$${{ target }}"} rollback_step []`,
+		`others-web-3-config [roll-out-10-0-0-7-reload] {"path":"/srv/web-3","content":"$${{ target }}"} rollback_step []`,
+		`others-web-4-config [others-web-2-config others-web-3-config] {"path":"/srv/Web.4","content":"$${{ target }}"} ` +
+			`rollback_step []`,
+		`done [others-web-4-config] {} rollback_step []`,
+	}, lines)
+	config := compiled.Steps[1]
+	require.Equal(t, []string{"nginx", "-t", "-c", "/srv/web-1/nginx.conf"}, config.Check[0].Command.Run)
+	require.Equal(t, "limits of web-1", config.Name)
+	require.Equal(t, "web-1", config.Place.Host)
+}
+
+// A step below a group, and one beside it, wait for what they would wait for without it.
+func TestWhatStandsBelowAGroupFollowsIt(t *testing.T) {
+	const step = "{id: s, uses: stripe.customer.create}"
+	group := "- {id: g, for_each: [a, b, c], batch: 2, steps: [" + step + "]}\n"
+	src := "name: t\nsteps:\n- {id: free, uses: stripe.customer.create, needs: []}\n" +
+		strings.Replace(group, "id: g", "id: g, needs: []", 1) +
+		"- {id: after, uses: stripe.customer.create}\n" + strings.Replace(group, "id: g", "id: h", 1) +
+		"- {id: last, uses: stripe.customer.create, needs: [g, h]}\n"
+	require.Equal(t, [][]string{nil, nil, {"g-a-s"}, {"g-a-s"}, {"free", "g-b-s", "g-c-s"}, {"after"}, {"h-a-s"}, {"h-a-s"},
+		{"h-b-s", "h-c-s"}}, needsOf(mustCompile(t, src)))
+}
+
+// A value of a target keeps its type where it stands alone, and is data: no expression is read from
+// it.
+func TestAValueOfATargetIsData(t *testing.T) {
+	src := "name: t\nvars: {all: [{name: a, port: 80, text: '$${{ vars.x }}'}]}\nsteps:\n" +
+		"- id: g\n  for_each: ${{ vars.all }}\n  steps:\n  - id: s\n    uses: file.write\n" +
+		"    with: {path: '/srv/${{ target.port }}', count: '${{ target.port }}', content: '${{ target.text }}'}\n"
+	require.JSONEq(t, `{"path": "/srv/80", "count": 80, "content": "$${{ vars.x }}"}`, string(mustCompile(t, src).Steps[0].With))
+}
+
+func TestASessionStartsWithAGroupAndIsGivenNone(t *testing.T) {
+	const session = `{"name": "t", "session": {}, "steps": []}`
+	_, err := Addition{Session: []byte(session), Steps: []byte(`[{"id": "g", "for_each": ["a"],
+		"steps": [{"id": "s", "uses": "stripe.customer.create"}]}]`)}.Parse()
+	require.EqualError(t, err,
+		"step:1:2: steps.g.for_each: a group cannot be added to a session; add the steps themselves")
+}
