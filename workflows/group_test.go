@@ -1,0 +1,131 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/compensations"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
+	"github.com/seed-62bf7108/unwind/workflows/task"
+)
+
+// groupOf is a world with a task that has a group of four targets, two steps each, between two
+// steps. more are fields of the group.
+func groupOf(t *testing.T, more string) *world {
+	w := &world{}
+	doc, err := task.Parse("task", fmt.Appendf(nil, `{"name": "t", "steps": [{"id": "before", "uses": "fake.do"},
+		{"id": "g", "for_each": ["a", "b", "c", "d"], "batch": 2, %s
+			"steps": [{"id": "one", "uses": "fake.do"}, {"id": "two", "uses": "fake.do"}]},
+		{"id": "after", "uses": "fake.do"}]}`, more))
+	require.NoError(t, err)
+	compiled, err := w.compileParsed(doc)
+	require.NoError(t, err)
+	w.steps = compiled.Steps
+	return w
+}
+
+func TestTheCanaryGoesFirstAndThenOneBatchAfterTheOther(t *testing.T) {
+	w := groupOf(t, "")
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	calls := sortRange(sortRange(w.calls, 3, 5), 5, 7)
+	require.Equal(t, []string{"do before", "do g-a-one", "do g-a-two", "do g-b-one", "do g-c-one", "do g-b-two",
+		"do g-c-two", "do g-d-one", "do g-d-two", "do after"}, calls)
+}
+
+func TestACanaryThatFailsIsUndoneAsAWholeAndNoOtherTargetIsTouched(t *testing.T) {
+	w := groupOf(t, `"on_failure": "rollback_target",`)
+	w.do = failing("g-a-two")
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do before", "do g-a-one", "do g-a-two", "undo g-a-two", "undo g-a-one"}, w.calls)
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"before done ", "g-a-one settled restored", "g-a-two settled restored", "g-b-one left-out ",
+		"g-b-two left-out ", "g-c-one left-out ", "g-c-two left-out ", "g-d-one left-out ", "g-d-two left-out ",
+		"after left-out "}, outcomes(report))
+	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no"}, notesOf(report, "g-a-two"))
+	require.Equal(t, []string{"CheckFailed: no"}, notesOf(report, "g-a-one"))
+}
+
+func TestACanaryThatFailsUnwindsTheTaskByDefault(t *testing.T) {
+	w := groupOf(t, "")
+	w.do = failing("g-c-two")
+	r := newRun(t, w)
+	report, err := r.report()
+	r.failsAs(err, protocol.TaskFailed)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.NotContains(t, w.calls, "do g-d-one")
+	for _, s := range []string{"before", "g-a-one", "g-a-two", "g-b-one", "g-c-one", "g-c-two"} {
+		require.Contains(t, w.calls, "undo "+s)
+	}
+}
+
+// The others of its batch go on, also while one of them waits at a gate.
+func TestATargetThatFailsLeavesTheOthersOfItsBatch(t *testing.T) {
+	w := groupOf(t, `"on_failure": "rollback_target",`)
+	addGate(w.steps, "g-b-two", time.Hour)
+	finishLate(w.steps, "g-c-two")
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == "g-c-two" && n == 1 {
+			return activities.Result{}, errAgain
+		}
+		return activities.Result{}, map[bool]error{true: errNo}[s == "g-c-two"]
+	}
+	r := newRun(t, w)
+	r.runAfter(30*time.Minute, func() { r.decide(protocol.SignalApprove) })
+	report, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"undo g-c-two", "undo g-c-one", "do g-b-two"}, w.calls[len(w.calls)-3:])
+	require.Equal(t, []string{"before done ", "g-a-one done ", "g-a-two done ", "g-b-one done ", "g-b-two done ",
+		"g-c-one settled restored", "g-c-two settled restored", "g-d-one left-out ", "g-d-two left-out ", "after left-out "},
+		outcomes(report))
+}
+
+// What builds on a step of the target goes with it, even from a gate.
+func TestWhatBuildsOnATargetIsUndoneWithIt(t *testing.T) {
+	w := groupOf(t, `"on_failure": "rollback_target", "needs": [],`)
+	user := *stepByID(w.steps, "after")
+	user.ID, user.Needs = "user", []string{"g-a-one"}
+	w.steps = addGate(append(w.steps, user), "user", time.Hour)
+	finishLate(w.steps, "g-a-two")
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == "g-a-two" {
+			return activities.Result{}, map[bool]error{true: errAgain, false: errNo}[n == 1]
+		}
+		return activities.Result{}, nil
+	}
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"undo g-a-one", "undo g-a-two", "undo user"}, slices.Sorted(slices.Values(w.calls[5:])))
+	require.Equal(t, "undo g-a-one", w.calls[7])
+	require.Contains(t, outcomes(report), "user settled restored")
+}
+
+// It does not matter where the chain of runs is cut.
+func TestATargetIsRolledBackInALaterRun(t *testing.T) {
+	for cut := 1; cut <= 12; cut++ {
+		t.Run(fmt.Sprint(cut), func(t *testing.T) {
+			w := groupOf(t, `"on_failure": "rollback_target",`)
+			w.do = failing("g-b-two")
+			l := &chained{T: t, world: w, in: func(n int, r *run) {
+				suggestContinueAsNewFrom(r, func(calls int) bool { return n == 1 && calls >= cut })
+			}}
+			report, err := l.report()
+			require.NoError(t, err)
+			require.Equal(t, compensations.Partly, report.Status)
+			undone := slices.DeleteFunc(slices.Clone(w.calls), func(c string) bool { return !strings.HasPrefix(c, "undo ") })
+			require.Equal(t, []string{"undo g-b-two", "undo g-b-one"}, undone)
+			require.NotContains(t, w.calls, "do g-d-one")
+			require.Contains(t, w.calls, "do g-c-two")
+		})
+	}
+}
+
