@@ -20,6 +20,8 @@ type Host struct {
 	Secrets SecretSource
 	// CheckCommands are the programs that command checks may run; "*" is any. Defaults to none.
 	CheckCommands []string
+	// CheckAddresses are what HTTP checks may ask: HOST, HOST:PORT, or "*" for any. Defaults to none.
+	CheckAddresses []string
 	// RefuseCutDiffs refuses a planned change whose diff is longer than a gate can show. Defaults to
 	// asking a person about it.
 	RefuseCutDiffs bool
@@ -329,7 +331,7 @@ func callAction[T any](ctx context.Context, host Host, action string, e *Entry,
 	stop := Beat(ctx)
 	defer stop()
 	ctx = WithOwner(ctx, ownerOf(activity.GetInfo(ctx)))
-	v, err = do(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), masker)
+	v, err = do(host.allow(WithMasker(ctx, masker)), masker)
 	if err != nil || isCutOff(ctx) { // a result is in the journal: the next worker is told it
 		return none, endCall(ctx, err, masker)
 	}

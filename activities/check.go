@@ -32,10 +32,16 @@ type Check struct {
 	// Within is how long a live check may take to hold: it is tried again until it does. Zero: it must
 	// hold at once.
 	Within time.Duration `json:"within,omitempty"`
+	// Timeout is how long one try may take. Defaults to DefaultCheckTimeout.
+	Timeout time.Duration `json:"timeout,omitempty"`
 	// Command must exit 0. Its program must be one that the worker's config allows.
 	Command *CommandCheck `json:"command,omitempty"`
 	// JSON must hold for a file.
 	JSON *JSONCheck `json:"json,omitempty"`
+	// Syntax must be that of a file.
+	Syntax *SyntaxCheck `json:"syntax,omitempty"`
+	// HTTP must be answered as it says. It is always Live.
+	HTTP *HTTPCheck `json:"http,omitempty"`
 	// Exists must exist.
 	Exists *ExistsCheck `json:"exists,omitempty"`
 	// Query must return a value, in a step on a database.
@@ -82,7 +88,7 @@ type Scene interface {
 // The first check that does not hold is returned as CheckFailed with the reason.
 func RunChecks(ctx context.Context, checks []Check, when, preset When, scene Scene) error {
 	for i, c := range checks {
-		if w := c.When; w == when || w == "" && preset == when {
+		if c.when(preset) == when {
 			if err := c.await(ctx, scene); err != nil {
 				if e, ok := errors.AsType[*Error](err); ok {
 					e.Message = fmt.Sprintf("check %d (%s, %s): %s", i+1, c.Kind(), when, e.Message)
@@ -95,6 +101,14 @@ func RunChecks(ctx context.Context, checks []Check, when, preset When, scene Sce
 	return nil
 }
 
+// when says what the check examines in a world whose preset is that.
+func (c Check) when(preset When) When {
+	if c.HTTP != nil {
+		return Live
+	}
+	return cmp.Or(c.When, preset)
+}
+
 // Kind returns the name of the kind that is set.
 func (c Check) Kind() string {
 	switch {
@@ -102,6 +116,10 @@ func (c Check) Kind() string {
 		return "command"
 	case c.JSON != nil:
 		return "json"
+	case c.Syntax != nil:
+		return "syntax"
+	case c.HTTP != nil:
+		return "http"
 	case c.Exists != nil:
 		return "exists"
 	case c.Query != nil:
@@ -116,12 +134,16 @@ func (c Check) runCheck(ctx context.Context, scene Scene) error {
 		return c.Command.runCommand(ctx, scene)
 	case c.JSON != nil:
 		return c.JSON.compareJSON(ctx, scene)
+	case c.Syntax != nil:
+		return c.Syntax.parseFile(ctx, scene)
+	case c.HTTP != nil:
+		return c.HTTP.ask(ctx)
 	case c.Exists != nil:
 		return c.Exists.findPath(ctx, scene)
 	case c.Query != nil:
 		return c.Query.compareValue(ctx, scene)
 	}
-	return Errorf(Refused, "a check needs one of command, json, exists, query")
+	return Errorf(Refused, "a check needs one of command, json, syntax, http, exists, query")
 }
 
 func (c CommandCheck) runCommand(ctx context.Context, scene Scene) error {
@@ -151,7 +173,7 @@ func (c CommandCheck) checkProgram(ctx context.Context) *Error {
 	if len(c.Run) == 0 {
 		return Errorf(Refused, "command: give the program and its arguments as a list")
 	}
-	if allowed := allowedCommands(ctx); !slices.Contains(allowed, "*") && !slices.Contains(allowed, c.Run[0]) {
+	if allowed := checkRightsOf(ctx).programs; !slices.Contains(allowed, "*") && !slices.Contains(allowed, c.Run[0]) {
 		return Errorf(Refused, "command: this worker does not allow %q in a check; checkCommands in its config allows %s",
 			c.Run[0], orNone(allowed))
 	}
@@ -167,6 +189,11 @@ func (c JSONCheck) compareJSON(ctx context.Context, scene Scene) error {
 	if err != nil {
 		return missingError(name, err)
 	}
+	return c.compareBody(ctx, name, raw)
+}
+
+// compareBody looks at a JSON document that messages call name.
+func (c JSONCheck) compareBody(ctx context.Context, name string, raw []byte) error {
 	var doc any
 	if err := json.Unmarshal(raw, &doc); err != nil {
 		return Errorf(CheckFailed, "%s is not JSON: %v", name, err)

@@ -73,7 +73,7 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 		}
 	}()
 	o, refused := o.resolveKnown(host.Secrets, action, masker)
-	err = errors.Join(refused, p.Preflight(WithCheckCommands(WithMasker(ctx, masker), host.CheckCommands), o))
+	err = errors.Join(refused, p.Preflight(host.allow(WithMasker(ctx, masker)), o))
 	var unknown []string
 	for _, each := range splitErrors(err) {
 		typed, isTyped := errors.AsType[*Error](each)
@@ -128,18 +128,4 @@ func splitErrors(err error) []error {
 		all = append(all, splitErrors(each)...)
 	}
 	return all
-}
-
-// CheckPrograms refuses command checks whose program this worker does not allow.
-func CheckPrograms(ctx context.Context, checks []Check) error {
-	var refused []error
-	for i, c := range checks {
-		if c.Command == nil {
-			continue
-		}
-		if err := c.Command.checkProgram(ctx); err != nil {
-			refused = append(refused, Errorf(Refused, "check[%d].%s", i, err.Message))
-		}
-	}
-	return errors.Join(refused...)
 }

@@ -207,7 +207,7 @@ type contextKey int
 
 const (
 	maskerKey contextKey = iota
-	commandsKey
+	checkRightsKey
 	progressKey
 )
 
@@ -220,14 +220,4 @@ func WithMasker(ctx context.Context, m *Masker) context.Context {
 func MaskerFrom(ctx context.Context) *Masker {
 	m, _ := ctx.Value(maskerKey).(*Masker)
 	return m
-}
-
-// WithCheckCommands sets the programs that the command checks of ctx may run; "*" is any.
-func WithCheckCommands(ctx context.Context, programs []string) context.Context {
-	return context.WithValue(ctx, commandsKey, programs)
-}
-
-func allowedCommands(ctx context.Context) []string {
-	programs, _ := ctx.Value(commandsKey).([]string)
-	return programs
 }

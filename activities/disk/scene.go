@@ -4,6 +4,7 @@ import (
 	"context"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
@@ -25,6 +26,7 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 		args[i] = strings.ReplaceAll(arg, "{path}", s.disk)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = time.Second // its children may hold on to its output
 	cmd.Dir, cmd.Env = "/", childenv.List(childenv.Minimal())
 	return cmd.CombinedOutput()
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -120,6 +121,7 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 		args[i] = s.redirectToStage(arg)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = time.Second // its children may hold on to its output
 	cmd.Dir = s.root.path
 	cmd.Env = childenv.List(childenv.Minimal())
 	return cmd.CombinedOutput()

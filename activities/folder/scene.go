@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
@@ -41,6 +42,7 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 		args[i] = strings.ReplaceAll(arg, "{path}", s.path)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = time.Second // its children may hold on to its output
 	cmd.Dir = "/"
 	cmd.Env = childenv.List(childenv.Minimal())
 	return cmd.CombinedOutput()

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
@@ -87,6 +88,7 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 		args[i] = strings.ReplaceAll(arg, "{path}", s.database)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.WaitDelay = time.Second // its children may hold on to its output
 	cmd.Dir = "/"
 	cmd.Env = childenv.List(childenv.Minimal())
 	return cmd.CombinedOutput()

@@ -37,6 +37,7 @@ type builtin struct {
 // host is what this worker offers its actions.
 func (b builtin) host() activities.Host {
 	return activities.Host{Secrets: taskSecrets{b.config}, CheckCommands: b.config.CheckCommands,
+		CheckAddresses: b.config.CheckAddresses,
 		RefuseCutDiffs: b.config.CutDiffs == refuse, Floors: b.config.Gates, Purposes: purposesOf(b.config), Rules: b.rules,
 		Passes: b.passes, Signers: b.signers, Decisions: b.decisions, Allowances: allowances{b}}
 }

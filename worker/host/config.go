@@ -66,6 +66,8 @@ type Config struct {
 	Retention RetentionConfig `yaml:"retention"`
 	// CheckCommands are the programs that command checks may run; "*" allows any. Defaults to none.
 	CheckCommands []string `yaml:"checkCommands"`
+	// CheckAddresses are what HTTP checks may ask: HOST, HOST:PORT, or "*" for any. Defaults to none.
+	CheckAddresses []string `yaml:"checkAddresses"`
 	// Gates say which changes a person must approve, by action: "high" for those of high risk,
 	// "always" for all. A key is the name of an action, "terraform.apply"; "postgres.*" for all of a
 	// world that change something; or "*". No task file and no agent goes below it; of several keys

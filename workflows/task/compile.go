@@ -195,13 +195,18 @@ func (c *compiler) compileStep(i int) Step {
 func (c *compiler) boundWaits(s step, compiled Step) {
 	var waits time.Duration
 	for i, check := range compiled.Check {
-		if waits += check.Within; check.Within > 0 && waits >= compiled.Timeout {
-			at := s.at.key("check").item(i).key("within")
-			n := s.node.findValue("check").items[i].findValue("within")
+		longest := max(check.Within, check.Timeout)
+		if waits += longest; longest > 0 && waits >= compiled.Timeout {
+			field := "within"
+			if check.Within < check.Timeout {
+				field = "timeout"
+			}
+			at := s.at.key("check").item(i).key(field)
+			n := s.node.findValue("check").items[i].findValue(field)
 			c.complain(n, at, n.display(),
 				fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", writeDuration(waits),
 					writeDuration(compiled.Timeout)),
-				"raise timeout: of the step, or lower within")
+				"raise timeout: of the step, or lower "+field)
 			return
 		}
 	}

@@ -90,15 +90,33 @@ type unwindTo struct {
 	Times     times      `default:"1" json:"times,omitempty" jsonschema:"How often that is done; then the task unwinds."`
 }
 
-// check is one item of check; it has exactly one of command, json, exists and query.
+// check is one item of check; it has exactly one of checkKinds.
 type check struct {
 	Command command      `json:"command,omitempty" jsonschema:"A program and its arguments as a list, without a shell; it must exit with status 0. {path} stands for the checked file; where there are several, name each by its path."`
 	JSON    *jsonCheck   `json:"json,omitempty" jsonschema:"What must stand in a JSON file."`
+	Syntax  *syntaxCheck `json:"syntax,omitempty" jsonschema:"What a file must be readable as: json, yaml, toml, hcl, sh or bash; no tool is needed for it."`
+	HTTP    *httpCheck   `json:"http,omitempty" jsonschema:"What an address must answer to a GET request from the worker's host. Always a live check; no redirect is followed. The config of the worker names the addresses."`
 	Exists  *existsCheck `json:"exists,omitempty" jsonschema:"A path that must be there; {} is the target of the step."`
 	Query   statement    `json:"query,omitempty" jsonschema:"An SQL statement that reads one value from the database of the step, by default in the transaction of the step before it commits."`
 	Expect  anyValue     `json:"expect,omitempty" jsonschema:"The value that query must return: that of the only column of the only row, or null where there is no row."`
 	When    when         `json:"when,omitempty" jsonschema:"When the condition is checked: staged on the new content before it takes its place, live on the target afterwards. Left out: staged for an action that stages its change and for query, else live."`
 	Within  duration     `json:"within,omitempty" jsonschema:"How long the condition may take to hold: it is checked again until it does. This makes it a live check, and does not go with when: staged. Left out: it must hold at once."`
+	Timeout duration     `default:"1m" json:"timeout,omitempty" jsonschema:"How long one try may take; then the condition does not hold."`
+}
+
+// syntaxCheck is a format alone, or a map.
+type syntaxCheck struct {
+	Format format `json:"format" jsonschema:"What the file must be."`
+	File   line   `json:"file,omitempty" jsonschema:"The file. Left out: the target of the step."`
+}
+
+// httpCheck is a URL alone, or a map.
+type httpCheck struct {
+	URL      line       `json:"url" jsonschema:"The address, http or https."`
+	Status   httpStatus `default:"200" json:"status,omitempty" jsonschema:"The status of the answer."`
+	Contains line       `json:"contains,omitempty" jsonschema:"A text that must stand in the body."`
+	At       pointer    `json:"at,omitempty" jsonschema:"A JSON Pointer into the body, as in /status. Left out: the whole document, where equals is given."`
+	Equals   anyValue   `json:"equals,omitempty" jsonschema:"The value that must stand there. Left out: any."`
 }
 
 type jsonCheck struct {
@@ -123,7 +141,8 @@ func (c checks) actions() []activities.Check {
 
 // action returns the check as actions take it.
 func (c check) action() activities.Check {
-	a := activities.Check{When: activities.When(c.When), Within: time.Duration(c.Within)}
+	a := activities.Check{When: activities.When(c.When), Within: time.Duration(c.Within),
+		Timeout: time.Duration(c.Timeout)}
 	if a.Within > 0 {
 		a.When = activities.Live
 	}
@@ -133,6 +152,11 @@ func (c check) action() activities.Check {
 	case c.JSON != nil:
 		a.JSON = &activities.JSONCheck{File: string(c.JSON.File), At: string(c.JSON.At),
 			Equals: json.RawMessage(c.JSON.Equals)}
+	case c.Syntax != nil:
+		a.Syntax = &activities.SyntaxCheck{Format: string(c.Syntax.Format), File: string(c.Syntax.File)}
+	case c.HTTP != nil:
+		a.HTTP = &activities.HTTPCheck{URL: string(c.HTTP.URL), Status: int(c.HTTP.Status),
+			Contains: string(c.HTTP.Contains), At: string(c.HTTP.At), Equals: json.RawMessage(c.HTTP.Equals)}
 	case c.Exists != nil:
 		a.Exists = &activities.ExistsCheck{Path: string(c.Exists.Path)}
 	case c.Query != "":

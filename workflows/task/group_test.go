@@ -30,6 +30,7 @@ func TestAGroupBecomesSteps(t *testing.T) {
 		`others-web-4-config [others-web-2-config others-web-3-config] {"path":"/srv/Web.4","content":"$${{ target }}"} ` +
 			`rollback_step []`,
 		`done [others-web-4-config] {} rollback_step []`,
+		`checked [done] {"path":"/srv/checked"} rollback_step []`,
 	}, lines)
 	config := compiled.Steps[1]
 	require.Equal(t, []string{"nginx", "-t", "-c", "/srv/web-1/nginx.conf"}, config.Check[0].Command.Run)

@@ -38,6 +38,8 @@ type (
 	command     []string
 	checks      []check
 	steps       []step
+	format      string
+	httpStatus  int
 	anyValue    json.RawMessage  // any value
 	vars        map[string]*node // values with expressions' escapes taken out
 	params      struct{ *node }  // nil: none
@@ -390,7 +392,7 @@ func (*checks) schema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", MaxItems: new(MaxChecks), Items: schemaOf(reflect.TypeFor[check]())}
 }
 
-var checkKinds = []string{"command", "json", "exists", "query"}
+var checkKinds = []string{"command", "json", "syntax", "http", "exists", "query"}
 
 func (c *check) read(p *parser, n *node, at *trail) {
 	if !p.decodeObject(n, at, c) {
@@ -404,11 +406,15 @@ func (c *check) read(p *parser, n *node, at *trail) {
 	}
 	if kinds != 1 {
 		p.complain(n, at, "", fmt.Sprintf("has %s of check; each item has one", activities.CountOf(kinds, "kind")),
-			"write one of command, json, exists, query, and a new item for another")
+			"write one of "+strings.Join(checkKinds, ", ")+", and a new item for another")
 	}
 	if (c.Query == "") != (c.Expect == nil) {
 		p.complain(n, at, "", "has only one of query and expect",
 			"write both: the statement, and the value that it must return")
+	}
+	if c.HTTP != nil && activities.When(c.When) == activities.Staged {
+		p.complain(n.findValue("when"), at.key("when"), n.findValue("when").display(),
+			"an address answers for what is live", "write when: live, or leave when out")
 	}
 	if c.Within > 0 && activities.When(c.When) == activities.Staged {
 		p.complain(n.findValue("within"), at.key("within"), n.findValue("within").display(),
@@ -418,7 +424,7 @@ func (c *check) read(p *parser, n *node, at *trail) {
 
 func (*check) schema() *jsonschema.Schema {
 	s := objectSchema(reflect.TypeFor[check]())
-	s.Description = "A condition; exactly one of command, json, exists and query."
+	s.Description = "A condition; exactly one of " + strings.Join(checkKinds, ", ") + "."
 	s.DependentRequired = map[string][]string{"query": {"expect"}, "expect": {"query"}}
 	for _, kind := range checkKinds {
 		s.OneOf = append(s.OneOf, &jsonschema.Schema{Required: []string{kind}})
@@ -463,6 +469,47 @@ func (*existsCheck) schema() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{new(line).schema(),
 		objectSchema(reflect.TypeFor[existsCheck]())}}
 }
+
+func (s *syntaxCheck) read(p *parser, n *node, at *trail) {
+	if n.kind == text {
+		p.decode(n, at, &s.Format)
+		return
+	}
+	p.decodeObject(n, at, s)
+}
+
+func (*syntaxCheck) schema() *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{wordSchema(activities.Formats()),
+		objectSchema(reflect.TypeFor[syntaxCheck]())}}
+}
+
+func (f *format) read(p *parser, n *node, at *trail) {
+	*f = format(p.readWord(n, at, activities.Formats()...))
+}
+func (*format) schema() *jsonschema.Schema { return wordSchema(activities.Formats()) }
+
+func (h *httpCheck) read(p *parser, n *node, at *trail) {
+	if n.kind == text {
+		p.decode(n, at, &h.URL)
+	} else {
+		p.decodeObject(n, at, h)
+	}
+	if h.URL != "" && !p.templated(&node{text: string(h.URL)}) && !urlForm.MatchString(string(h.URL)) {
+		p.complain(n, at, strconv.Quote(clip(string(h.URL))), "must be a URL", "write it like http://127.0.0.1:8080/health")
+	}
+}
+
+// urlForm only tells what is no URL at all: the worker reads the rest.
+var urlForm = regexp.MustCompile(`^https?://[^/?#@]+(?:[/?#].*)?$`)
+
+func (*httpCheck) schema() *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{new(line).schema(), objectSchema(reflect.TypeFor[httpCheck]())}}
+}
+
+func (s *httpStatus) read(p *parser, n *node, at *trail) {
+	*s = httpStatus(p.readCount(n, at, 599, "write the status, as in 204"))
+}
+func (*httpStatus) schema() *jsonschema.Schema { return countSchema(599) }
 
 func (l *anyValue) read(_ *parser, n *node, _ *trail) { *l = bytes.Clone(n.json(nil)) }
 func (*anyValue) schema() *jsonschema.Schema          { return &jsonschema.Schema{} }
