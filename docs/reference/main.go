@@ -76,6 +76,7 @@ func page(specs []activities.Spec) (string, error) {
 	w.fields("The task", root)
 	w.fields("A step", root.Defs["step"])
 	w.nested("", root.Defs["step"])
+	w.fields("A group", root.Defs["group"])
 	w.WriteString("\n## Actions\n")
 	for _, s := range specs {
 		if err := w.action(s); err != nil {
