@@ -128,4 +128,3 @@ func TestATargetIsRolledBackInALaterRun(t *testing.T) {
 		})
 	}
 }
-

@@ -195,8 +195,9 @@ func (e *expander) expandGroup(n *node, at *trail) (steps []*node) {
 		return nil
 	}
 	if e.size += len(all) * n.size(); e.size > MaxCompiled || len(all)*len(g.Steps) > MaxSteps {
-		e.complain(n, at, "", fmt.Sprintf("makes %s of %d bytes in all; a task has at most %d steps and %d bytes",
-			activities.CountOf(len(all)*len(g.Steps), "step"), e.size, MaxSteps, MaxCompiled), largeTask)
+		e.complain(n, at, "", fmt.Sprintf("makes %s of %s; a task has at most %d of %d in all",
+			activities.CountOf(len(all)*len(g.Steps), "step"), activities.CountOf(e.size, "byte"), MaxSteps, MaxCompiled),
+			largeTask)
 		return nil
 	}
 	needs := listOf(e.above, n)
@@ -355,8 +356,8 @@ func (e *expander) expandTarget(g *group, t target, needs *node, at *trail) (ste
 			case f.key.text == "id":
 				id := *f.value
 				if id.text = ids[id.text]; len(id.text) > maxID {
-					e.complain(f.value, m.origin.at.key("id"), "", fmt.Sprintf("the id of this step would be %s, which has more than "+
-						"%d characters", id.text, maxID), "shorten the id of the group or of the step, or the name of the target")
+					e.complain(f.value, m.origin.at.key("id"), "", fmt.Sprintf("the id of this step would be %s, which is longer "+
+						"than %d", id.text, maxID), "shorten the id of the group or of the step, or the name of the target")
 				}
 				above = append(above, id.text)
 				f.value = &id
@@ -402,6 +403,11 @@ func (e *expander) fillTarget(n *node, at *trail, t target, ids map[string]strin
 				return v.moveTo(n)
 			}
 			p = part{text: renderVar(v)}
+			if e.size += len(p.text); e.size > MaxCompiled {
+				e.complain(n, at, "", fmt.Sprintf("the steps of groups up to here have more than %d bytes with their targets "+
+					"filled in", MaxCompiled), largeTask)
+				return n
+			}
 		case p.kind == outputRef && ids[p.step] != "":
 			p.step = ids[p.step]
 			p.text = "${{ steps." + p.step + ".outputs." + p.name + " }}"

@@ -66,3 +66,28 @@ func TestASessionStartsWithAGroupAndIsGivenNone(t *testing.T) {
 	require.EqualError(t, err,
 		"step:1:2: steps.g.for_each: a group cannot be added to a session; add the steps themselves")
 }
+
+// What a group makes is bounded before it is made.
+func TestAGroupIsBounded(t *testing.T) {
+	const group = "name: t\nvars: {all: [%s]}\nsteps:\n- id: g\n  for_each: ${{ vars.all }}\n  steps:\n" +
+		"  - {id: s, uses: stripe.customer.create, with: {email: %q}}\n"
+	targets := func(n int, more string) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf("{name: t%d%s}", i, more)
+		}
+		return strings.Join(all, ", ")
+	}
+	for name, c := range map[string]struct{ src, want string }{
+		"targets": {fmt.Sprintf(group, targets(1001, ""), ""), "has 1001 targets; a group has 1 to 1000"},
+		"bytes": {fmt.Sprintf(group, targets(1000, ""), strings.Repeat("x", 20_000)),
+			"a task has at most 10000 of 16777216 in all"},
+		"values": {fmt.Sprintf(group, targets(2, ", v: "+strings.Repeat("x", 30_000)), strings.Repeat("${{ target.v }}", 600)),
+			"more than 16777216 bytes with their targets filled in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("task.yml", []byte(c.src))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+}
