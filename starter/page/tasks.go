@@ -34,7 +34,7 @@ const (
 )
 
 func (s *Server) showTasks(w http.ResponseWriter, r *http.Request, p bearer.Person) {
-	f := tasks.Filter{Agent: strings.TrimSpace(r.FormValue("agent")), Limit: manyTasks}
+	f := tasks.Filter{Agent: strings.TrimSpace(r.FormValue("agent")), Limit: manyTasks, Brief: true}
 	if status := r.FormValue("status"); slices.Contains(tasks.Statuses, status) {
 		f.Status = status
 	}

@@ -41,6 +41,8 @@ type Filter struct {
 	Types []string
 	// Dead keeps only those that ended without unwinding.
 	Dead bool
+	// Brief asks no worker: it leaves out how many steps wait and how many undos are to be done.
+	Brief bool
 }
 
 func (f Filter) query() string {
@@ -165,7 +167,7 @@ func (c *Client) List(ctx context.Context, f Filter) (list List, err error) {
 	if list.Unknown, err = c.addStandings(ctx, list.Tasks); err != nil {
 		return List{}, err
 	}
-	list.Tasks, err = c.addPresent(ctx, list.Tasks)
+	list.Tasks, err = c.addPresent(ctx, list.Tasks, f.Brief)
 	return list, err
 }
 
@@ -192,9 +194,9 @@ func (c *Client) search(ctx context.Context, f Filter) (found []Listed, more boo
 const maxAsked = 16
 
 // addPresent adds to tasks that go on what no search attribute says: which hosts they wait for, how
-// many steps wait for a person, and how many undos are still to be done. It leaves out those that
-// the server has deleted since it listed them.
-func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, error) {
+// many steps wait for a person, and how many undos are still to be done; in brief, only the hosts. It
+// leaves out those that the server has deleted since it listed them.
+func (c *Client) addPresent(ctx context.Context, found []Listed, brief bool) ([]Listed, error) {
 	deleted := make([]bool, len(found))
 	asked, ctx := errgroup.WithContext(ctx)
 	asked.SetLimit(maxAsked)
@@ -205,7 +207,7 @@ func (c *Client) addPresent(ctx context.Context, found []Listed) ([]Listed, erro
 		}
 		asked.Go(func() error {
 			hosts, err := c.AwaitedHosts(ctx, t.ID)
-			if err == nil && (t.Pending > 0 || t.Gate != "" || t.Parked != "" || t.Stuck) {
+			if err == nil && !brief && (t.Pending > 0 || t.Gate != "" || t.Parked != "" || t.Stuck) {
 				err = c.addWaiting(ctx, t)
 			}
 			if _, deleted[i] = errors.AsType[*serviceerror.NotFound](err); deleted[i] {

@@ -26,9 +26,20 @@ func (forgetful) DescribeWorkflowExecution(_ context.Context, id,
 
 func TestAListLeavesOutWhatIsDeletedMeanwhile(t *testing.T) {
 	c := &Client{Client: forgetful{}}
-	left, err := c.addPresent(t.Context(), []Listed{{ID: "a"}, {ID: "deleted"}, {ID: "b"}})
+	left, err := c.addPresent(t.Context(), []Listed{{ID: "a"}, {ID: "deleted"}, {ID: "b"}}, false)
 	require.NoError(t, err)
 	require.Equal(t, []Listed{{ID: "a"}, {ID: "b"}}, left)
-	_, err = c.addPresent(t.Context(), []Listed{{ID: "a"}, {ID: "broken"}})
+	_, err = c.addPresent(t.Context(), []Listed{{ID: "a"}, {ID: "broken"}}, false)
 	require.ErrorContains(t, err, "task broken: no answer")
+}
+
+// TestABriefListAsksNoWorker has a task that waits at a gate: the server is not asked about workers,
+// which it does not answer for.
+func TestABriefListAsksNoWorker(t *testing.T) {
+	c := &Client{Client: forgetful{}}
+	at := []Listed{{ID: "a", Gate: "one"}, {ID: "b", Parked: "two", Pending: 3}}
+	left, err := c.addPresent(t.Context(), at, true)
+	require.NoError(t, err)
+	require.Equal(t, at, left)
+	require.Panics(t, func() { _ = c.addWaiting(t.Context(), &at[0]) }, "it would be asked")
 }
