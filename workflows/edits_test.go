@@ -226,3 +226,142 @@ func TestAnUpdateEditsAndAnswersOnceThatIsDecided(t *testing.T) {
 	_, err = l.report()
 	require.NoError(t, err)
 }
+
+func TestADecisionWhileAnEditIsCheckedStands(t *testing.T) {
+	for name, c := range map[string]struct {
+		update string
+		calls  []string
+	}{
+		"approved": {protocol.UpdateApprove, []string{"do a", "plan b", "do b", "do c"}},
+		"rejected": {protocol.UpdateReject, []string{"do a", "plan b", "undo b", "undo a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ran []activities.Forward
+			w := editable(&ran)
+			begun, letGo := make(chan struct{}), make(chan struct{})
+			w.compiling = func() { close(begun); <-letGo }
+			l := startLive(t, w)
+			g := l.awaitState(atGate).Gates[0]
+			l.sendSignal(compensations.SignalResolve, edit(g, `{"path":"/right"}`))
+			<-begun
+			_, err := l.ask(c.update, protocol.Decision{Step: "b", Digest: g.Digest, Who: "eve"})
+			close(letGo)
+			require.NoError(t, err)
+			report, _ := l.report()
+			require.Equal(t, c.calls, l.calls())
+			require.Contains(t, notesOf(report, "b"),
+				`edit by ann decided nothing: the gate of step "b" was decided meanwhile`)
+			for _, f := range ran {
+				require.Equal(t, []any{g.Token, `{"path":"/wrong"}`, false},
+					[]any{f.Entry.Token, string(f.Step.With), f.Entry.Corrected})
+			}
+		})
+	}
+}
+
+func TestAnEditOutlivesItsRunInTheMiddleOfItsUndo(t *testing.T) {
+	var ran []activities.Forward
+	w := editable(&ran)
+	w.undo = parkFirstUndo("b")
+	var old protocol.GateView
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		if n == 1 {
+			r.runAfter(30*time.Second, func() { old = r.state().Gates[0]; r.edit(`{"path":"/right"}`) })
+			r.continueAsNew(time.Minute)
+			return
+		}
+		r.runAfter(time.Hour, func() {
+			s := r.state()
+			require.Equal(t, protocol.Planning, s.Steps[len(s.Steps)-2].State)
+			r.resolveParked(compensations.Retry)
+		})
+		r.runAfter(2*time.Hour, func() {
+			r.env.SignalWorkflow(protocol.SignalApprove, protocol.Decision{Step: "b", Digest: old.Digest})
+		})
+		r.runAfter(3*time.Hour, func() {
+			require.Empty(t, ran)
+			require.Equal(t, editedNote, r.state().Gates[0].Edited)
+			r.decide(protocol.SignalApprove)
+		})
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "plan b", "do b", "do c"}, w.calls)
+	require.Equal(t, []any{`{"path":"/right"}`, true}, []any{string(ran[0].Step.With), ran[0].Entry.Corrected})
+	require.NotEqual(t, old.Token, ran[0].Entry.Token)
+	require.Equal(t, []string{"1: " + editedNote, "1: retry by eve", "2: approved by ann: I looked"},
+		notesByTry(report, "b"))
+}
+
+// What touches nothing does not need itself once it may touch anything.
+func TestAStepThatTouchedNothingIsEdited(t *testing.T) {
+	w := editable(nil)
+	stepByID(w.steps, "b").Keys = []string{}
+	w.do = func(context.Context, string, int, activities.Forward) (activities.Result, error) {
+		return activities.Result{Outputs: map[string]any{"id": "/x"}}, nil
+	}
+	r := newRun(t, w)
+	r.runAfter(time.Hour, func() { r.edit(`{"path":"${{ steps.a.outputs.id }}"}`) })
+	r.runAfter(2*time.Hour, func() { r.decide(protocol.SignalApprove) })
+	_, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "plan b", "do b", "do c"}, w.calls)
+}
+
+// editInASession has a session's step b ask, and edits it; its undo waits for a person.
+func editInASession(t *testing.T, then ...func(*run)) *run {
+	w := &world{undo: parkFirstUndo("b")}
+	r := newRun(t, w)
+	all := []func(){
+		func() {
+			r.update(protocol.UpdateStep, "1", steps("a",
+				`{"id": "b", "uses": "fake.do", "with": {"path": "/wrong"}, "gate": {"mode": "ask", "timeout": "5h"}}`))
+		},
+		func() { r.edit(`{"path":"/right"}`) },
+	}
+	for _, do := range then {
+		all = append(all, func() { do(r) })
+	}
+	r.script(append(all, func() { r.update(protocol.UpdateFinish, "last") })...)
+	r.session()
+	return r
+}
+
+func TestAStepThatIsTakenBackWhileItIsEditedDoesNotBeginAgain(t *testing.T) {
+	r := editInASession(t,
+		func(r *run) { r.update(protocol.UpdateRollback, "2", protocol.SessionRollback{Step: "b"}) },
+		func(r *run) { r.resolveParked(compensations.Retry) },
+		func(r *run) { require.Empty(t, r.state().Gates) },
+	)
+	report, err := r.ended()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b"}, r.world.calls)
+	require.Equal(t, compensations.Committed, report.Status)
+}
+
+func TestAStepThatIsAddedWhileAnotherIsEditedWaitsForItsNewParameters(t *testing.T) {
+	r := editInASession(t,
+		func(r *run) {
+			r.update(protocol.UpdateStep, "2",
+				steps(`{"id": "d", "uses": "fake.do", "with": {"path": "/right/d"}, "needs": []}`))
+		},
+		func(r *run) { r.resolveParked(compensations.Retry) },
+		func(r *run) { r.decide(protocol.SignalApprove) },
+	)
+	_, err := r.ended()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "plan b", "do b", "do d"}, r.world.calls)
+}
+
+func TestATaskThatIsTerminatedAtAnEditedGateIsRecovered(t *testing.T) {
+	l := startLive(t, editable(nil))
+	_, err := l.ask(protocol.UpdateResolve, edit(l.awaitState(atGate).Gates[0], `{"path":"/right"}`))
+	require.NoError(t, err)
+	l.awaitState(func(s protocol.State) bool { return atGate(s) && s.Gates[0].Edited != "" })
+	l.terminate(l.run.GetID())
+	report := l.awaitReport(l.recover())
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "plan b", "undo b", "undo a"}, l.calls())
+}

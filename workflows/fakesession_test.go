@@ -67,6 +67,9 @@ func (w *world) compileParsed(parsed *task.Document) (task.Compiled, error) {
 }
 
 func (w *world) CompileSteps(_ context.Context, a task.Addition) (task.Compiled, error) {
+	if w.compiling != nil {
+		w.compiling()
+	}
 	parsed, err := a.Parse()
 	if err != nil {
 		return task.Compiled{}, refused(err)

@@ -69,6 +69,8 @@ type world struct {
 	taskQueue string
 	// compiled is what the task says beside its steps.
 	compiled task.Compiled
+	// compiling is called before steps that are added, or other parameters, are compiled.
+	compiling func()
 }
 
 func (w *world) called(what, step string) int {
