@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,8 +91,6 @@ func TestAnHTTPCheckAsksOnlyWhatTheWorkerAllows(t *testing.T) {
 		})
 	}
 	require.Zero(t, asked)
-	require.ErrorContains(t, activities.CheckAllowed(t.Context(), []activities.Check{
-		{HTTP: &activities.HTTPCheck{URL: server.URL}}}), "check[0].http: this worker does not allow")
 }
 
 // silent is a scene whose commands never end by themselves.
@@ -123,4 +122,66 @@ func TestACheckThatDoesNotAnswerFailsAtItsTimeLimit(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A parser that exhausts the stack would end the worker.
+func TestASyntaxCheckRefusesWhatNestsTooDeeply(t *testing.T) {
+	for name, c := range map[string]struct{ format, text string }{
+		"lists":  {"hcl", "a = " + strings.Repeat("[", 60_000)},
+		"signs":  {"hcl", "a = " + strings.Repeat("-", 1_000_000)},
+		"shells": {"sh", strings.Repeat("(", 1_000_000)},
+		"ifs":    {"bash", strings.Repeat("if ", 1_000_000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := activities.RunChecks(t.Context(), []activities.Check{{Syntax: &activities.SyntaxCheck{Format: c.format}}},
+				activities.Live, activities.Live, scene(c.text))
+			require.Equal(t, activities.CheckFailed, activities.TypeOf(err))
+			require.ErrorContains(t, err, "use a command check")
+		})
+	}
+}
+
+func TestAnHTTPCheckEndsWithAServerThatDoesNot(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for part := []byte(strings.Repeat("x", 1<<16)); r.URL.Path == "/endless"; {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	ctx := activities.WithCheckAddresses(t.Context(), []string{"*"})
+	for path, says := range map[string]string{
+		"/endless": "the body is longer than 1048576 bytes", "/silent": "it did not answer within 100ms"} {
+		limit := time.Minute
+		if path == "/silent" {
+			limit = 100 * time.Millisecond
+		}
+		err := activities.RunChecks(ctx, []activities.Check{{Timeout: limit, HTTP: &activities.HTTPCheck{URL: server.URL + path}}},
+			activities.Live, activities.Live, scene(""))
+		require.ErrorContains(t, err, says)
+	}
+}
+
+// What an entry of the config names is compared as text: another form of the same address, and a
+// name that resolves to it, are not it.
+func TestAnotherFormOfAnAllowedAddressIsNotAllowed(t *testing.T) {
+	ctx := activities.WithCheckAddresses(t.Context(), []string{"127.0.0.1", "[::1]:80"})
+	for _, address := range []string{"http://[::ffff:127.0.0.1]/", "http://127.1/", "http://2130706433/", "http://0x7f.0.0.1/",
+		"http://127.0.0.1.nip.io/", "http://localhost/", "http://[::1]:81/", "http://[::1%25lo]/", "http://[0::1]/",
+		"http://127.0.0.1@example.com/", "http://example.com#127.0.0.1"} {
+		err := activities.RunChecks(ctx, []activities.Check{{HTTP: &activities.HTTPCheck{URL: address}}},
+			activities.Live, activities.Live, scene(""))
+		require.Equal(t, activities.Refused, activities.TypeOf(err), address)
+	}
+}
+
+// An action that looks at nothing in advance, and one of a world that runs commands elsewhere.
+func TestAnAddressIsRefusedBeforeAnythingIsTouched(t *testing.T) {
+	refusals, err := activities.NewRegistry().Preflight(t.Context(), activities.Host{}, "any.action", activities.Outlook{
+		Step: activities.Step{Checks: []activities.Check{{HTTP: &activities.HTTPCheck{URL: "http://10.0.0.1/"}}}}})
+	require.NoError(t, err)
+	require.Len(t, refusals, 1)
+	require.Contains(t, refusals[0].Message, "check[0].http: this worker does not allow 10.0.0.1:80")
 }

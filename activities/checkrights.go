@@ -27,19 +27,31 @@ func WithCheckAddresses(ctx context.Context, addresses []string) context.Context
 	return context.WithValue(ctx, checkRightsKey, a)
 }
 
-// CheckAllowed refuses checks that this worker does not allow: the programs of commands, and the
-// addresses that are asked.
-func CheckAllowed(ctx context.Context, checks []Check) error {
+// CheckPrograms refuses command checks whose program this worker does not allow.
+func CheckPrograms(ctx context.Context, checks []Check) error {
+	return refuseChecks(checks, func(c Check) *Error {
+		if c.Command == nil {
+			return nil
+		}
+		return c.Command.checkProgram(ctx)
+	})
+}
+
+// checkAddresses refuses HTTP checks whose address this worker does not allow. It is the worker's
+// host that asks, whatever the world of the step.
+func checkAddresses(ctx context.Context, checks []Check) error {
+	return refuseChecks(checks, func(c Check) *Error {
+		if c.HTTP == nil {
+			return nil
+		}
+		return c.HTTP.checkAddress(ctx)
+	})
+}
+
+func refuseChecks(checks []Check, refuse func(Check) *Error) error {
 	var refused []error
 	for i, c := range checks {
-		var err *Error
-		switch {
-		case c.Command != nil:
-			err = c.Command.checkProgram(ctx)
-		case c.HTTP != nil:
-			err = c.HTTP.checkAddress(ctx)
-		}
-		if err != nil {
+		if err := refuse(c); err != nil {
 			refused = append(refused, Errorf(Refused, "check[%d].%s", i, err.Message))
 		}
 	}

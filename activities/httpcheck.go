@@ -31,7 +31,7 @@ type HTTPCheck struct {
 const maxBody = 1 << 20
 
 var checkClient = &http.Client{
-	Transport:     &http.Transport{DisableKeepAlives: true, ResponseHeaderTimeout: DefaultCheckTimeout},
+	Transport:     &http.Transport{DisableKeepAlives: true}, // the check has a time limit
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
@@ -68,7 +68,7 @@ func (c HTTPCheck) ask(ctx context.Context) error {
 		return Errorf(CheckFailed, "no answer: %v", err)
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxBody+1))
 	if err != nil {
 		return Errorf(CheckFailed, "%s: the answer broke off: %v", c.URL, err)
 	}
@@ -78,6 +78,9 @@ func (c HTTPCheck) ask(ctx context.Context) error {
 	}
 	if want := cmp.Or(c.Status, http.StatusOK); answer.StatusCode != want {
 		return fail("the status is %d, want %d", answer.StatusCode, want)
+	}
+	if len(body) > maxBody {
+		return fail("the body is longer than %d bytes, which is all that a check reads", maxBody)
 	}
 	if !bytes.Contains(body, []byte(c.Contains)) {
 		return fail("the body does not contain %q", c.Contains)

@@ -62,10 +62,6 @@ type Refusal struct {
 // could not be found out. The action is asked as it is for Apply: with the values of secrets, and
 // with all of them masked in what it says.
 func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Outlook) (refusals []Refusal, err error) {
-	p, ok := r.actions[action].(Preflighter)
-	if !ok {
-		return nil, nil
-	}
 	masker := host.Masker()
 	defer func() {
 		if v := recover(); v != nil {
@@ -73,7 +69,11 @@ func (r *Registry) Preflight(ctx context.Context, host Host, action string, o Ou
 		}
 	}()
 	o, refused := o.resolveKnown(host.Secrets, action, masker)
-	err = errors.Join(refused, p.Preflight(host.allow(WithMasker(ctx, masker)), o))
+	ctx = host.allow(WithMasker(ctx, masker))
+	err = errors.Join(refused, checkAddresses(ctx, o.Checks))
+	if p, ok := r.actions[action].(Preflighter); ok {
+		err = errors.Join(err, p.Preflight(ctx, o))
+	}
 	var unknown []string
 	for _, each := range splitErrors(err) {
 		typed, isTyped := errors.AsType[*Error](each)

@@ -43,9 +43,31 @@ func (c SyntaxCheck) parseFile(ctx context.Context, scene Scene) error {
 	if err != nil {
 		return missingError(name, err)
 	}
+	if err := refuseDeep(c.Format, name, raw); err != nil {
+		return err
+	}
 	if err := parseAs(c.Format, raw); err != nil {
 		return Errorf(CheckFailed, "%s is not %s: %s", name, formatNames[c.Format],
 			Tail(MaskerFrom(ctx).String(err.Error()), 500))
+	}
+	return nil
+}
+
+const (
+	maxParsed = 64 << 10
+	maxOpened = 5000
+)
+
+// refuseDeep refuses what could nest so deeply that its parser exhausts the stack, which would end
+// the worker. The parsers of the other formats have limits of their own.
+func refuseDeep(format, name string, raw []byte) error {
+	if !slices.Contains([]string{"hcl", "sh", "bash"}, format) {
+		return nil
+	}
+	opened := bytes.Count(raw, []byte("(")) + bytes.Count(raw, []byte("[")) + bytes.Count(raw, []byte("{"))
+	if len(raw) > maxParsed || opened > maxOpened {
+		return Errorf(CheckFailed, "%s has %s and %s; a check of %s reads at most %d and %d; use a command check", name,
+			CountOf(len(raw), "byte"), CountOf(opened, "opening bracket"), format, maxParsed, maxOpened)
 	}
 	return nil
 }

@@ -110,6 +110,9 @@ func (c Check) reads() (paths []string) {
 	if c.JSON != nil {
 		paths = append(paths, c.JSON.File)
 	}
+	if c.Syntax != nil {
+		paths = append(paths, c.Syntax.File)
+	}
 	if c.Exists != nil {
 		paths = append(paths, c.Exists.Path)
 	}

@@ -11,7 +11,7 @@ import (
 // kept, without holding it: a machine that has it open may be stopped before the step.
 func (a *action) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := a.decode(o.Step)
-	problems := []error{err, checkProgram(), activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, checkProgram(), activities.CheckPrograms(ctx, o.Checks)}
 	if err == nil && !o.Awaits("disk") {
 		problems = append(problems, a.preflightDisk(p.Disk))
 	}

@@ -53,12 +53,12 @@ func (a *checkpoint) check(p checkpointParams) error {
 func (a *checkpoint) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := activities.DecodeParams[checkpointParams](o.With)
 	if err != nil || o.Awaits("environment") {
-		return errors.Join(err, activities.CheckAllowed(ctx, o.Checks))
+		return errors.Join(err, activities.CheckPrograms(ctx, o.Checks))
 	}
 	if err = a.check(p); err == nil {
 		_, err = a.look(ctx, p.Environment, "")
 	}
-	return errors.Join(err, activities.CheckAllowed(ctx, o.Checks))
+	return errors.Join(err, activities.CheckPrograms(ctx, o.Checks))
 }
 
 func (a *checkpoint) forward(ctx context.Context, e activities.Entry, s activities.Step) forward {

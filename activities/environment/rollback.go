@@ -42,7 +42,7 @@ func (*rollback) Spec() activities.Spec {
 
 // Preflight implements activities.Preflighter.
 func (a *rollback) Preflight(ctx context.Context, o activities.Outlook) error {
-	programs := activities.CheckAllowed(ctx, o.Checks)
+	programs := activities.CheckPrograms(ctx, o.Checks)
 	p, err := activities.DecodeParams[rollbackParams](o.With)
 	if err != nil || o.Awaits("environment") {
 		return errors.Join(err, programs)

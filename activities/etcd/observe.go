@@ -84,7 +84,7 @@ func (c *connection) checkUnheld(token string) error {
 // Preflight connects, and reads the parameters: that finds a server that cannot be used, and keys
 // that are refused.
 func (a *txnAction) Preflight(ctx context.Context, o activities.Outlook) error {
-	problems := []error{activities.CheckAllowed(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
+	problems := []error{activities.CheckPrograms(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
 	p, err := activities.DecodeParams[txnParams](o.With)
 	if err != nil || o.Awaits("database") {
 		return errors.Join(append(problems, err)...)

@@ -12,7 +12,7 @@ import (
 
 // Preflight looks at where the step's paths lead, without staging anything.
 func (a *action) Preflight(ctx context.Context, o activities.Outlook) error {
-	return errors.Join(a.preflight(a.world, o), activities.CheckAllowed(ctx, o.Checks))
+	return errors.Join(a.preflight(a.world, o), activities.CheckPrograms(ctx, o.Checks))
 }
 
 func (writeVerb) preflight(w *world, o activities.Outlook) error {

@@ -106,7 +106,7 @@ func awaits(o activities.Outlook) bool {
 // preflight looks at where the folder is, with what finds it.
 func (w *world) preflight(ctx context.Context, o activities.Outlook, f where,
 	find func(context.Context, where) (location, error)) error {
-	problems := []error{activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{activities.CheckPrograms(ctx, o.Checks)}
 	if !awaits(o) {
 		at, err := find(ctx, f)
 		if err == nil {

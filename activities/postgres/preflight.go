@@ -14,7 +14,7 @@ import (
 // missing.
 func (a *execAction) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := decode[execParams](o.With)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}
@@ -34,7 +34,7 @@ func (a *execAction) Preflight(ctx context.Context, o activities.Outlook) error 
 // Preflight does the same for a query.
 func (a *queryAction) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := decode[queryParams](o.With)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}

@@ -12,7 +12,7 @@ import (
 // cannot be used, and commands that are refused.
 func (a *execAction) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := readParams(o.With)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}

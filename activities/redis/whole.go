@@ -141,7 +141,7 @@ func (w *world) beginWhole(ctx context.Context, e activities.Entry, s activities
 // preflightWhole finds a database that cannot be used as a whole, and names that are none of
 // checkpoints.
 func (w *world) preflightWhole(ctx context.Context, o activities.Outlook, p compareParams) error {
-	problems := []error{activities.CheckAllowed(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
+	problems := []error{activities.CheckPrograms(ctx, o.Checks), keyvalue.CheckPlaces(kind, o.Checks)}
 	for param, name := range map[string]string{"checkpoint": p.Checkpoint, "with": p.With} {
 		if name != "" && !o.Awaits(param) {
 			_, err := tokenOf(name)

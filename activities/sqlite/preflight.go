@@ -10,7 +10,7 @@ import (
 // Preflight checks the parameters, and that the database is there, without opening it.
 func (a *action) Preflight(ctx context.Context, o activities.Outlook) error {
 	named, err := a.named(o)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err == nil && !o.Awaits("database") {
 		_, err := a.locateThere(named.Database)
 		problems = append(problems, err)

@@ -19,7 +19,7 @@ func (a *applyAction) Preflight(ctx context.Context, o activities.Outlook) error
 
 // preflight looks for what each action needs.
 func (w *world) preflight(ctx context.Context, o activities.Outlook) error {
-	problems := []error{w.checkInstalled(), activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{w.checkInstalled(), activities.CheckPrograms(ctx, o.Checks)}
 	if !o.Awaits("dir") {
 		_, err := w.resolveFolder(dirIn(o.With))
 		problems = append(problems, err)

@@ -145,7 +145,7 @@ func (c *compiler) compileStep(i int) Step {
 		Gate: c.compileGate(s, a.Spec), Retry: c.compileRetry(s), Place: c.placeStep(s, a.Spec),
 		Timeout: cmp.Or(time.Duration(s.Timeout), c.defaults.Timeout), Heartbeat: c.defaults.Heartbeat,
 		UndoParams: a.UndoParams, Digested: a.Digested, UndoOutputs: a.UndoOutputs, ReadOnly: a.ReadOnly, Commits: a.Commits,
-		Preflights: a.Preflights,
+		Preflights: a.Preflights || slices.ContainsFunc(s.Check, func(c check) bool { return c.HTTP != nil }),
 		OnFailure:  OnFailure{Do: c.failureMode()}, Savepoint: string(s.Savepoint), Pivot: bool(s.Pivot),
 		Intent: a.Intent, Again: bool(s.Again),
 	}

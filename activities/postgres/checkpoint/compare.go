@@ -38,7 +38,7 @@ func (*compare) Spec() activities.Spec { return compareSpec }
 // Preflight implements activities.Preflighter.
 func (a *compare) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := activities.DecodeParams[compareParams](o.With)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	for name, is := range map[string]string{"checkpoint": p.Checkpoint, "with": p.With} {
 		if is != "" && !o.Awaits(name) && !isName(is) {
 			problems = append(problems, refuseName(is))

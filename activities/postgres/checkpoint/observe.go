@@ -101,7 +101,7 @@ func (a *take) Release(ctx context.Context, e activities.Entry) error {
 // that an undo would lack.
 func (a *take) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := decode(o.With)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err != nil || o.Awaits("database") {
 		return errors.Join(problems...)
 	}

@@ -235,7 +235,7 @@ func release(token *journal.Token) error {
 // that are missing.
 func (a *restore) Preflight(ctx context.Context, o activities.Outlook) error {
 	p, err := activities.DecodeParams[restoreParams](o.With)
-	problems := []error{err, activities.CheckAllowed(ctx, o.Checks)}
+	problems := []error{err, activities.CheckPrograms(ctx, o.Checks)}
 	if err == nil && !o.Awaits("checkpoint") && !isName(p.Checkpoint) {
 		problems = append(problems, refuseName(p.Checkpoint))
 	}
