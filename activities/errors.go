@@ -30,6 +30,8 @@ type ErrorType string
 //	                |         | counting an attempt
 //	BreakerOpen     | no      | the dependency's circuit breaker is open; the engine waits (NextRetry) and
 //	                |         | schedules the call again
+//	NotYet          | no      | it is too early to act; the engine waits (NextRetry), without a worker, and
+//	                |         | schedules the call again
 //	ActionFailed    | yes     | any other error
 //	ActionDenied    | no      | the dependency refused for good (a declined card, a violated constraint)
 //	Unsuccessful    | no      | what the step runs has run, and failed (a command's exit status, the error of a tool)
@@ -48,6 +50,7 @@ const (
 	ResetRun       ErrorType = "ResetRun"
 	WorkerStopping ErrorType = "WorkerStopping"
 	BreakerOpen    ErrorType = "BreakerOpen"
+	NotYet         ErrorType = "NotYet"
 	ActionFailed   ErrorType = "ActionFailed"
 	ActionDenied   ErrorType = "ActionDenied"
 	Unsuccessful   ErrorType = "Unsuccessful"

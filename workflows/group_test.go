@@ -130,3 +130,37 @@ func TestATargetIsRolledBackInALaterRun(t *testing.T) {
 		})
 	}
 }
+
+// What stands between the batches is left out with them.
+func TestATargetThatFailsLeavesOutThePausesAfterIt(t *testing.T) {
+	for fails, want := range map[string]struct {
+		status compensations.Status
+		calls  []string
+	}{
+		"":          {compensations.Committed, []string{"do g-a-s", "do g-batch-2", "do g-b-s", "do g-batch-3", "do g-c-s"}},
+		"g-a-s":     {compensations.Partly, []string{"do g-a-s", "undo g-a-s"}},
+		"g-b-s":     {compensations.Partly, []string{"do g-a-s", "do g-batch-2", "do g-b-s", "undo g-b-s"}},
+		"g-batch-3": {compensations.Partly, []string{"do g-a-s", "do g-batch-2", "do g-b-s", "do g-batch-3"}},
+	} {
+		t.Run(fails, func(t *testing.T) {
+			w := &world{do: failing(fails)}
+			doc, err := task.Parse("task", []byte(`{"name": "t", "steps": [{"id": "g", "for_each": ["a", "b", "c"],
+				"pause": "10m", "on_failure": "rollback_target", "steps": [{"id": "s", "uses": "fake.do"}]}]}`))
+			require.NoError(t, err)
+			known := w.catalog()
+			known.Specs = append(known.Specs, activities.Spec{Name: "wait.for", Params: []byte(`{"type": "object"}`),
+				Keys: []activities.Key{}, ReadOnly: true, Risk: activities.Low, Strategy: activities.NoUndo})
+			known.Journals["wait"] = "none"
+			compiled, err := task.Compile(doc, known)
+			require.NoError(t, err)
+			w.steps = compiled.Steps
+			for i := range w.steps {
+				w.steps[i].Uses = "fake.do"
+			}
+			report, err := newRun(t, w).report()
+			require.NoError(t, err)
+			require.Equal(t, want.status, report.Status)
+			require.Equal(t, want.calls, w.calls)
+		})
+	}
+}

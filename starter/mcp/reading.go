@@ -126,7 +126,7 @@ func (s *Server) outcomeOfState(state protocol.State) Outcome {
 			step.Seconds = v.Took(v.Ended).Seconds()
 		}
 		if v.Waiting != "" {
-			step.Notes = append(step.Notes, "no worker of host "+v.Waiting+" takes it")
+			step.Notes = append(step.Notes, v.Waiting)
 		}
 		o.Steps = append(o.Steps, step)
 	}

@@ -195,6 +195,9 @@ func (r *historyReader) readState(event *historypb.HistoryEvent) {
 		r.completeActivity(r.scheduled[a.GetScheduledEventId()], a.GetResult(), at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_FAILED:
 		a := event.GetActivityTaskFailedEventAttributes()
+		if a.GetFailure().GetApplicationFailureInfo().GetType() == string(activities.NotYet) {
+			break // the task waits, and schedules it again
+		}
 		r.noteKept(r.scheduled[a.GetScheduledEventId()], a.GetFailure())
 		r.failActivity(r.scheduled[a.GetScheduledEventId()], failureText(a.GetFailure()), protocol.StepFailed, at)
 	case enumspb.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:

@@ -36,12 +36,13 @@ func TestSpecsOfAllWorldsWithNothingOpenedAndNothingLeft(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// Every worker can wait.
 func TestSpecsOfAConfigAreThoseOfItsWorlds(t *testing.T) {
 	specs, err := host.Specs(&host.Config{Worlds: []activities.Settings{&container.Settings{}}})
 	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"container.exec": true, "container.replace": true}, names(specs))
+	require.Equal(t, map[string]bool{"container.exec": true, "container.replace": true, "wait.for": true}, names(specs))
 
 	specs, err = host.Specs(&host.Config{})
 	require.NoError(t, err)
-	require.Empty(t, specs)
+	require.Equal(t, map[string]bool{"wait.for": true}, names(specs))
 }

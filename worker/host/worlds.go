@@ -19,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/stripe"
 	"github.com/seed-62bf7108/unwind/activities/terraform"
 	"github.com/seed-62bf7108/unwind/activities/unit"
+	"github.com/seed-62bf7108/unwind/activities/wait"
 	"github.com/seed-62bf7108/unwind/workflows/recovery"
 )
 
@@ -109,8 +110,9 @@ func addEnvironment(settings []activities.Settings) []activities.Settings {
 	return append(slices.Clone(settings), &EnvironmentSettings{})
 }
 
-func openAll(settings []activities.Settings, o activities.Opening, server recovery.Server) (worlds []activities.World,
-	err error) {
+// openAll opens worlds of settings, and the one that has none.
+func openAll(settings []activities.Settings, o activities.Opening, server recovery.Server) ([]activities.World, error) {
+	worlds := []activities.World{wait.New()}
 	var problems []error
 	for _, s := range settings {
 		open := s.Open

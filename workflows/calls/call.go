@@ -39,12 +39,14 @@ type Slots struct {
 	// the call has ended. By default nothing is called.
 	Waits    func(ctx workflow.Context, s task.Step)
 	IsServed func(s task.Step)
+	// Defers is called when it is too early for a call, with what it waits for.
+	Defers func(s task.Step, why string)
 }
 
 func NewSlots(ctx workflow.Context, isHolding func() bool) *Slots {
 	return &Slots{
 		slots: workflow.NewSemaphore(ctx, MaxInFlight), bytes: workflow.NewSemaphore(ctx, MaxScheduled), IsHolding: isHolding,
-		Waits: func(workflow.Context, task.Step) {}, IsServed: func(task.Step) {},
+		Waits: func(workflow.Context, task.Step) {}, IsServed: func(task.Step) {}, Defers: func(task.Step, string) {},
 	}
 }
 
@@ -101,6 +103,10 @@ func RunStep[T any](ctx workflow.Context, c *Slots, s task.Step, activityType, s
 			options.ScheduleToStartTimeout = min(2*options.ScheduleToStartTimeout, maxHostWait)
 			c.Waits(ctx, s)
 		case IsType(err, activities.WorkerStopping) && ctx.Err() == nil:
+		case IsType(err, activities.NotYet):
+			if err := c.waitUntilDue(ctx, s, err); err != nil {
+				return result, err
+			}
 		case IsType(err, activities.BreakerOpen) && workflow.Now(ctx).Sub(began) < breakerPatience:
 			var app *temporal.ApplicationError
 			errors.As(err, &app)
@@ -114,6 +120,19 @@ func RunStep[T any](ctx workflow.Context, c *Slots, s task.Step, activityType, s
 			return result, err
 		}
 	}
+}
+
+// waitUntilDue waits for as long as a call has asked, or until starting is suspended: a step may wait
+// for days, and neither the next run nor a rollback waits with it.
+func (c *Slots) waitUntilDue(ctx workflow.Context, s task.Step, notYet error) error {
+	var app *temporal.ApplicationError
+	errors.As(notYet, &app)
+	c.Defers(s, app.Message())
+	_, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		Timeout:      max(app.NextRetryDelay(), time.Second),
+		TimerOptions: workflow.TimerOptions{Summary: payload.Clip(s.ID+": "+app.Message(), activities.MaxSummary)},
+	}, c.IsHolding)
+	return err
 }
 
 func IsType(err error, t activities.ErrorType) bool {

@@ -53,6 +53,7 @@ func New(ctx workflow.Context, handed converter.RawValue, v Variant) (*Task, err
 		calls: calls.NewSlots(ctx, t.executor.isHolding),
 	}
 	t.runner.calls.Waits, t.runner.calls.IsServed = t.markWaiting, t.markServed
+	t.runner.calls.Defers = t.markDeferred
 	t.Rollbacks = &rollbacks{
 		saga: t.Saga, schedule: t.Schedule, gates: t.Gates, parks: t.Parks, pivot: t.Pivot, ending: t.Ending,
 		outputs: t.Outputs,

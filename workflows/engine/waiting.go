@@ -23,6 +23,13 @@ func (t *Task) markWaiting(ctx workflow.Context, step task.Step) {
 			Reason: s.View.Waiting})
 }
 
+// markDeferred shows what a step waits for that it is too early for.
+func (t *Task) markDeferred(step task.Step, why string) {
+	s := t.Schedule.ByID[step.ID]
+	s.View.Waiting = why
+	t.Schedule.setState(s, s.View.State)
+}
+
 // markServed ends the waiting of a step.
 func (t *Task) markServed(step task.Step) {
 	if s := t.Schedule.ByID[step.ID]; s.View.Waiting != "" {

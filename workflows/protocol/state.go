@@ -88,7 +88,7 @@ type StepView struct {
 	Summary string    `json:"summary,omitempty"`
 	Error   string    `json:"error,omitempty"`
 	Host    string    `json:"host,omitempty"`
-	// Waiting says which host the step waits for, while no worker takes it.
+	// Waiting says what the step waits for: a host, while no worker takes it, or a time.
 	Waiting string `json:"waiting,omitempty"`
 	// Try says which try of the step this is, where it is not the first. Began, Ended and Notes are
 	// about this try.

@@ -204,8 +204,8 @@ func (c *compiler) boundWaits(s step, compiled Step) {
 			at := s.at.key("check").item(i).key(field)
 			n := s.node.findValue("check").items[i].findValue(field)
 			c.complain(n, at, n.display(),
-				fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", writeDuration(waits),
-					writeDuration(compiled.Timeout)),
+				fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", activities.WriteDuration(waits),
+					activities.WriteDuration(compiled.Timeout)),
 				"raise timeout: of the step, or lower "+field)
 			return
 		}
@@ -478,12 +478,12 @@ func (c *compiler) placeStep(s step, spec activities.Spec) activities.Place {
 // than the server keeps closed runs.
 func (c *compiler) rollbackWindow() time.Duration {
 	keep, n := cmp.Or(time.Duration(c.doc.file.Keep), activities.DefaultKeep), c.doc.root.findValue("keep")
-	if kept := writeDuration(c.cat.Retention); c.cat.Retention > 0 && keep > c.cat.Retention {
+	if kept := activities.WriteDuration(c.cat.Retention); c.cat.Retention > 0 && keep > c.cat.Retention {
 		const way = "or raise the retention of the namespace"
 		if n == nil {
 			c.complain(c.doc.root, c.newTrail("keep"), "",
 				fmt.Sprintf("is missing, and its default of %s is longer than the %s that the server keeps closed runs",
-					writeDuration(keep), kept),
+					activities.WriteDuration(keep), kept),
 				"add keep: "+kept+", "+way)
 		} else {
 			c.complain(n, c.newTrail("keep"), n.display(), "is longer than the "+kept+" that the server keeps closed runs",

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 func accepted(t testing.TB) map[string]string {
@@ -196,13 +198,13 @@ func TestDurations(t *testing.T) {
 		"250ms":       250 * time.Millisecond,
 		"1d2h3m4s5ms": 26*time.Hour + 3*time.Minute + 4*time.Second + 5*time.Millisecond, "3650d": MaxDuration,
 	} {
-		got, ok := parseDuration(s)
+		got, ok := activities.ParseDuration(s)
 		require.True(t, ok, s)
 		require.Equal(t, want, got, s)
 	}
 	for _, s := range []string{"", "0s", "00h", "1", "s", "1.5h", "-1s", "+1s", "1s1h", "1 h", "1H", "3651d",
 		"99999999999s", "1w", "3650d1ms"} {
-		_, ok := parseDuration(s)
+		_, ok := activities.ParseDuration(s)
 		require.False(t, ok, s)
 	}
 }

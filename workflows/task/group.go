@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -21,6 +23,7 @@ type group struct {
 	ForEach   targets      `json:"for_each" jsonschema:"The targets, each a text or a map with a name, or one expression that is such a list. ${{ target }} is the name of the target, ${{ target.KEY }} another value of its map; they may stand wherever a var may."`
 	Canary    targetCount  `default:"1" json:"canary,omitempty" jsonschema:"How many targets go first, at once."`
 	Batch     targetCount  `default:"1" json:"batch,omitempty" jsonschema:"How many targets go at once after that. The next batch begins when every step of the one before is done."`
+	Pause     pause        `json:"pause,omitempty" jsonschema:"What comes before each batch, the canaries' own aside: gate has a person decide whether it begins, a time such as 10m lets that pass, at most 30d. It is a step of its own, ID-batch-2, ID-batch-3 and so on, of the action wait.for. Left out: nothing."`
 	OnFailure groupFailure `json:"on_failure,omitempty" jsonschema:"What happens when a step has failed: unwind undoes the whole task; rollback_target undoes all steps of its target, those of the same batch go on, and no later batch begins; ask undoes the step and parks it until a person decides. Left out: what the on_failure of the task says, where rollback_step means rollback_target."`
 	Needs     needs        `json:"needs,omitzero" jsonschema:"The ids of the steps that must be done before the first batch. Left out: all steps above. []: none."`
 	Steps     groupSteps   `json:"steps" jsonschema:"The steps for each target, in the order in which they run. They have no needs, on_failure, savepoint or pivot of their own. ${{ steps.ID.outputs.NAME }} refers to the same target where ID is a step of the group."`
@@ -29,6 +32,7 @@ type group struct {
 type (
 	targets      struct{ *node } // a list, or an expression
 	targetCount  int
+	pause        struct{ *node } // pauseGate, or a time
 	groupFailure struct{ *node } // one of groupFailureWords
 	groupSteps   []*node
 )
@@ -44,6 +48,27 @@ func (c *targetCount) read(p *parser, n *node, at *trail) {
 	*c = targetCount(p.readCount(n, at, MaxTargets, "write how many targets go at once, as in 4"))
 }
 func (*targetCount) schema() *jsonschema.Schema { return countSchema(MaxTargets) }
+
+// pauseGate is a pause until a person decides, pauseAction the action of every pause, and longestPause
+// how long that waits at most.
+const (
+	pauseGate    = "gate"
+	pauseAction  = "wait.for"
+	longestPause = 30 * 24 * time.Hour
+)
+
+func (w *pause) read(p *parser, n *node, at *trail) {
+	d, isTime := activities.ParseDuration(n.text)
+	if n.kind != text || n.text != pauseGate && (!isTime || d > longestPause) {
+		p.complain(n, at, n.display(), "must be gate, or a time of at most 30d", "write gate, or a time like 10m, 2h or 1d")
+		return
+	}
+	w.node = n
+}
+
+func (*pause) schema() *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{wordSchema([]string{pauseGate}), (*duration)(nil).schema()}}
+}
 
 // wordTarget is rollback_step for all steps of a target.
 const wordTarget = "rollback_target"
@@ -204,9 +229,16 @@ func (e *expander) expandGroup(n *node, at *trail) (steps []*node) {
 	if g.Needs.written {
 		needs = e.resolveNeeds(n.findValue("needs"))
 	}
+	batches := 1
 	for size := int(g.Canary); len(all) > 0; size = int(g.Batch) {
 		batch := all[:min(size, len(all))]
 		all = all[len(batch):]
+		if g.Pause.node != nil && len(steps) > 0 {
+			batches++
+			stop := g.pauseBefore(batch, len(all), batches, needs, at)
+			needs = listOf([]string{stop.findValue("id").text}, n)
+			steps = append(steps, stop)
+		}
 		var last []string
 		for _, t := range batch {
 			own := e.expandTarget(&g, t, needs, at)
@@ -221,6 +253,55 @@ func (e *expander) expandGroup(n *node, at *trail) (steps []*node) {
 	}
 	e.above = append(slices.Clone(e.above), e.last[string(g.ID)]...)
 	return steps
+}
+
+// pauseBefore returns the step between the batch before and the next one, the nth.
+func (g *group) pauseBefore(batch []target, after, nth int, needs *node, at *trail) *node {
+	n := g.Pause.node
+	word := func(s string) *node { return &node{kind: text, text: s, line: n.line, column: n.column} }
+	newMap := func() *node { return &node{kind: object, line: n.line, column: n.column} }
+	step, with := newMap(), newMap()
+	step.origin = &origin{at: at.key("pause")}
+	step.addField("id", word(fmt.Sprintf("%s-batch-%d", g.ID, nth)))
+	step.addField("uses", word(pauseAction))
+	follow := describeBatch(batch, after)
+	if n.text == pauseGate {
+		gate := newMap()
+		gate.addField("mode", word(string(GateAsk)))
+		gate.addField("why", word(Escape(follow)))
+		step.addField("gate", gate)
+	} else {
+		with.addField("for", n)
+	}
+	step.addField("name", word(Escape(clip(follow))))
+	step.addField("with", with)
+	step.addField("needs", needs)
+	if g.OnFailure.node != nil {
+		step.addField("on_failure", g.OnFailure.node)
+	}
+	return step
+}
+
+// maxFollow is how many characters name the targets of a batch; the others are counted.
+const maxFollow = 500
+
+// describeBatch says which targets follow, and how many come after them.
+func describeBatch(batch []target, after int) string {
+	var names []string
+	size := 0
+	for _, t := range batch {
+		name := t.values["name"].text
+		if size += utf8.RuneCountInString(name) + 2; size > maxFollow {
+			names = append(names, fmt.Sprintf("%d more", len(batch)-len(names)))
+			break
+		}
+		names = append(names, name)
+	}
+	follow := "next: " + strings.Join(names, ", ")
+	if after > 0 {
+		follow += fmt.Sprintf("; %s after that", activities.CountOf(after, "target"))
+	}
+	return follow
 }
 
 // groupsOwn are the fields that a step of a group cannot have, and what is written instead.

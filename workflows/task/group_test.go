@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
 )
 
 // Batches wait for each other, targets of one batch do not, and the steps of a target keep their
@@ -89,5 +91,68 @@ func TestAGroupIsBounded(t *testing.T) {
 			_, err := Parse("task.yml", []byte(c.src))
 			require.ErrorContains(t, err, c.want)
 		})
+	}
+}
+
+// pausing compiles a group of four targets, in batches of two, with more fields.
+func pausing(t *testing.T, more string) *Compiled {
+	known := catalog()
+	known.Specs = append(known.Specs, activities.Spec{Name: "wait.for", Keys: []activities.Key{}, ReadOnly: true,
+		Params: []byte(`{"type": "object"}`), Strategy: activities.NoUndo, Risk: activities.Low})
+	known.Journals["wait"] = "none"
+	src := "name: t\nsteps:\n- id: g\n  for_each: [a, '$${{ b }}', c, d]\n  batch: 2\n  "
+	compiled, err := Compile(mustParse(t, src+more+
+		"\n  steps: [{id: s, uses: stripe.customer.create}, {id: u, uses: stripe.customer.create}]\n"), known)
+	require.NoError(t, err)
+	return compiled
+}
+
+func TestAPauseIsAStepBeforeEachBatch(t *testing.T) {
+	var lines []string
+	for _, s := range pausing(t, "pause: 1h30m").Steps {
+		lines = append(lines, fmt.Sprintf("%s %v %s %q", s.ID, s.Needs, s.With, s.Name))
+	}
+	require.Equal(t, []string{
+		`g-a-s [] {} ""`,
+		`g-a-u [g-a-s] {} ""`,
+		`g-batch-2 [g-a-u] {"for":"1h30m"} "next: ${{ b }}, c; 1 target after that"`,
+		`g-----b----s [g-batch-2] {} ""`,
+		`g-----b----u [g-----b----s] {} ""`,
+		`g-c-s [g-batch-2] {} ""`,
+		`g-c-u [g-c-s] {} ""`,
+		`g-batch-3 [g-----b----u g-c-u] {"for":"1h30m"} "next: d"`,
+		`g-d-s [g-batch-3] {} ""`,
+		`g-d-u [g-d-s] {} ""`,
+	}, lines)
+}
+
+func TestAPauseMayBeAGate(t *testing.T) {
+	compiled := pausing(t, "pause: gate\n  on_failure: rollback_target")
+	stop := compiled.Steps[2]
+	require.Equal(t, "g-batch-2", stop.ID)
+	require.Equal(t, GateAsk, stop.Gate.Mode)
+	require.Equal(t, "next: ${{ b }}, c; 1 target after that", stop.Gate.Why)
+	require.JSONEq(t, `{}`, string(stop.With))
+	require.Equal(t, OnFailure{Do: FailRollbackStep}, stop.OnFailure)
+	require.Equal(t, GateOpen, compiled.Steps[3].Gate.Mode)
+}
+
+func TestAPauseNamesManyTargetsInBrief(t *testing.T) {
+	var batch []target
+	for i := range 1000 {
+		batch = append(batch, target{values: map[string]*node{"name": {kind: text, text: fmt.Sprintf("%s-%d",
+			strings.Repeat("n", 150), i)}}})
+	}
+	why := describeBatch(batch, 12)
+	require.Less(t, len(why), MaxWhy)
+	require.Contains(t, why, "n-2, 997 more; 12 targets after that")
+}
+
+func TestAPauseIsAGateOrATime(t *testing.T) {
+	for _, wrong := range []string{"0s", "31d", "ask", "10", "true", "[]", "-1m"} {
+		_, err := Parse("task.yml", []byte("name: t\nsteps:\n- id: g\n  for_each: [a]\n  pause: "+wrong+
+			"\n  steps: [{id: s, uses: stripe.customer.create}]\n"))
+		require.ErrorContains(t, err, "task.yml:5:10: steps.g.pause: must be gate, or a time of at most 30d", wrong)
+		require.ErrorContains(t, err, "write gate, or a time like 10m, 2h or 1d")
 	}
 }

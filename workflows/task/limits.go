@@ -1,8 +1,6 @@
 package task
 
 import (
-	"time"
-
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
@@ -43,7 +41,7 @@ const (
 	// MaxTimes is how often a step that fails goes back to a savepoint.
 	MaxTimes = 100
 	// MaxDuration is the longest time that can be written.
-	MaxDuration = 3650 * 24 * time.Hour
+	MaxDuration = activities.MaxDuration
 	// MaxProblems is how many problems of one file are reported.
 	MaxProblems = 100
 )

@@ -125,8 +125,8 @@ func TestWrittenDurations(t *testing.T) {
 		"1h": hour, "3d": 72 * hour, "1d1m": 24*hour + time.Minute, "1h30m": 90 * time.Minute,
 		"1s500ms": 1500 * time.Millisecond, "3650d": MaxDuration,
 	} {
-		require.Equal(t, want, writeDuration(d))
-		back, ok := parseDuration(want)
+		require.Equal(t, want, activities.WriteDuration(d))
+		back, ok := activities.ParseDuration(want)
 		require.True(t, ok)
 		require.Equal(t, d, back)
 	}

@@ -160,7 +160,7 @@ func (d *duration) read(p *parser, n *node, at *trail) {
 	if !p.requireKind(n, at, text, fix) {
 		return
 	}
-	read, ok := parseDuration(n.text)
+	read, ok := activities.ParseDuration(n.text)
 	if !ok {
 		p.complain(n, at, n.display(), "must be a time longer than zero and at most 3650d", fix)
 	}
@@ -168,7 +168,7 @@ func (d *duration) read(p *parser, n *node, at *trail) {
 }
 
 func (*duration) schema() *jsonschema.Schema {
-	s := textSchema(durationPattern, &jsonschema.Schema{Pattern: "[1-9]"}) // the second keeps out zero
+	s := textSchema(activities.DurationPattern, &jsonschema.Schema{Pattern: "[1-9]"}) // the second keeps out zero
 	s.Examples = []any{"30s", "2h", "3d"}
 	return s
 }

@@ -1,4 +1,4 @@
-package task
+package activities
 
 import (
 	"regexp"
@@ -7,15 +7,18 @@ import (
 	"time"
 )
 
-// durationPattern is how a time is written: 30s, 2h, 3d, 1h30m.
-const durationPattern = `^([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?$`
+// DurationPattern is how a time is written in a task file: 30s, 2h, 3d, 1h30m.
+const DurationPattern = `^([0-9]{1,4}d)?([0-9]{1,5}h)?([0-9]{1,7}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?$`
 
-var durationForm = regexp.MustCompile(durationPattern)
+var durationForm = regexp.MustCompile(DurationPattern)
 
 var durationUnits = [...]time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second, time.Millisecond}
 
-// parseDuration reads a time longer than zero and not longer than MaxDuration.
-func parseDuration(s string) (time.Duration, bool) {
+// MaxDuration is the longest time that can be written.
+const MaxDuration = 3650 * 24 * time.Hour
+
+// ParseDuration reads a time longer than zero and not longer than MaxDuration.
+func ParseDuration(s string) (time.Duration, bool) {
 	m := durationForm.FindStringSubmatch(s)
 	if m == nil {
 		return 0, false
@@ -34,8 +37,8 @@ func parseDuration(s string) (time.Duration, bool) {
 
 var durationNames = [...]string{"d", "h", "m", "s", "ms"}
 
-// writeDuration writes a time of at least a millisecond as parseDuration reads it.
-func writeDuration(d time.Duration) string {
+// WriteDuration writes a time of at least a millisecond as ParseDuration reads it.
+func WriteDuration(d time.Duration) string {
 	var b strings.Builder
 	for i, unit := range durationUnits {
 		if n := d / unit; n > 0 {
