@@ -164,3 +164,39 @@ func TestATargetThatFailsLeavesOutThePausesAfterIt(t *testing.T) {
 		})
 	}
 }
+
+// What waits for a step of the target is left out, also when that step was done in an earlier run.
+func TestWhatNeedsATargetThatIsRolledBackIsLeftOut(t *testing.T) {
+	for cut := 1; cut <= 8; cut++ {
+		t.Run(fmt.Sprint(cut), func(t *testing.T) {
+			w := groupOf(t, `"on_failure": "rollback_target", "needs": [],`)
+			slow, user := *stepByID(w.steps, "before"), *stepByID(w.steps, "after")
+			slow.ID = "slow"
+			user.ID, user.Needs = "user", []string{"g-a-one", "slow"}
+			w.steps = append(w.steps, slow, user)
+			finishLate(w.steps, "slow")
+			finishLate(w.steps, "g-a-two")
+			w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+				switch {
+				case n == 1 && (s == "slow" || s == "g-a-two"):
+					return activities.Result{}, errAgain
+				case s == "g-a-two":
+					return activities.Result{}, errNo
+				}
+				return activities.Result{}, nil
+			}
+			l := &chained{T: t, world: w, in: func(n int, r *run) {
+				suggestContinueAsNewFrom(r, func(calls int) bool { return n == 1 && calls >= cut })
+			}}
+			report, err := l.report()
+			require.NoError(t, err)
+			require.Contains(t, w.calls, "undo g-a-one")
+			if i := slices.Index(w.calls, "do user"); i >= 0 { // then it ran before, and is undone first
+				require.Less(t, i, slices.Index(w.calls, "undo user"))
+				require.Less(t, slices.Index(w.calls, "undo user"), slices.Index(w.calls, "undo g-a-one"))
+				return
+			}
+			require.Contains(t, outcomes(report), "user left-out ")
+		})
+	}
+}

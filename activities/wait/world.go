@@ -59,7 +59,7 @@ func decode(s activities.Step) (time.Duration, error) {
 // Preflight implements activities.Preflighter.
 func (waitFor) Preflight(ctx context.Context, o activities.Outlook) error {
 	_, err := decode(o.Step)
-	return errors.Join(err, activities.CheckAllowed(ctx, o.Checks))
+	return errors.Join(err, activities.CheckPrograms(ctx, o.Checks))
 }
 
 func (waitFor) Plan(_ context.Context, _ activities.Entry, s activities.Step) (activities.Change, error) {

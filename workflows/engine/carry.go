@@ -47,9 +47,9 @@ func (t *Task) takeCarry() protocol.Carry {
 	c.Compiled = t.Compiled
 	c.Compiled.Steps = nil
 	c.Past = append(c.Past, t.Schedule.past...)
-	first := t.Rollbacks.firstReachable()
+	first, missed := t.Rollbacks.firstReachable(), t.Schedule.missedNeeds()
 	for _, s := range t.Schedule.Steps {
-		if t.Phase == protocol.Forward && (!s.IsOver() || s.Seq >= first) {
+		if t.Phase == protocol.Forward && (!s.IsOver() || s.Seq >= first || missed[s.Step.ID]) {
 			c.Compiled.Steps = append(c.Compiled.Steps, s.Step)
 			t.runner.carryStep(&c, s)
 		} else if s.isNotable() {

@@ -185,6 +185,13 @@ func (b *rollbacks) firstReachable() int {
 			first = min(first, r.From)
 		}
 	}
+	for _, s := range b.schedule.Steps { // one that fails may take back its target
+		for _, id := range s.Step.OnFailure.With {
+			if done := b.schedule.ByID[id]; !s.IsOver() && done != nil && done.Seq > 0 {
+				first = min(first, done.Seq)
+			}
+		}
+	}
 	for changed := true; changed; { // a repeated step may unwind further
 		changed = false
 		for _, s := range b.schedule.Steps {

@@ -148,6 +148,22 @@ func (c *schedule) repeatStep(s *Step) {
 	}
 }
 
+// missedNeeds are the ids of steps that will not be done, and that one needs which is not over.
+func (c *schedule) missedNeeds() map[string]bool {
+	missed := map[string]bool{}
+	for _, s := range c.Steps {
+		if s.IsOver() {
+			continue
+		}
+		for _, need := range s.Step.Needs {
+			if n := c.ByID[need]; n != nil && (n.View.State == protocol.RolledBack || n.View.State == protocol.LeftOut) {
+				missed[need] = true
+			}
+		}
+	}
+	return missed
+}
+
 // TakeOut takes a step that is over out of the schedule, since it is added again, and returns what
 // there is to tell of it.
 func (c *schedule) TakeOut(id string) (view protocol.StepView) {
