@@ -121,6 +121,9 @@ type AllowanceUse struct {
 	At   time.Time `json:"at"`
 }
 
+// IsSame reports whether two uses count as one.
+func (u AllowanceUse) IsSame(other AllowanceUse) bool { return u.Key == other.Key }
+
 // Revocation says who has revoked an allowance, as they claim.
 type Revocation struct {
 	Who string    `json:"who"`
@@ -156,7 +159,7 @@ func (g *GivenAllowance) Use(u AllowanceUse) error {
 	if why := g.Over(u.At); why != "" {
 		return errors.New(why)
 	}
-	if slices.ContainsFunc(g.Used, func(earlier AllowanceUse) bool { return earlier.Key == u.Key }) {
+	if slices.ContainsFunc(g.Used, u.IsSame) {
 		return nil
 	}
 	if len(g.Used) >= g.Uses {

@@ -44,7 +44,7 @@ type Pass struct {
 // is given; any other has an empty one. The action then refuses a change that is another by now.
 func (b boundAction) underRules(ctx context.Context, f Forward, written Step, apply func(Pass) (Result, error)) (Result,
 	error) {
-	isProved := f.Consent == Approved && (b.host.Signers != nil || slices.ContainsFunc(f.Assents, Assent.isStanding))
+	isProved := f.Consent == Approved && (b.host.Signers != nil || slices.ContainsFunc(f.Assents, Assent.IsStanding))
 	if b.host.Rules == nil && !isProved {
 		return apply(Pass{})
 	}

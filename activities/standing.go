@@ -10,17 +10,17 @@ import (
 
 // Allowances are the standing approvals that a worker can ask for.
 type Allowances interface {
-	// Given returns those that are proved, with those that are over. An error means that they cannot be
-	// told: then none counts.
+	// Given returns those that are proved, with those that are over, and all uses and revocations that the
+	// worker has seen. An error means that they cannot be told: then none counts.
 	Given(ctx context.Context) ([]GivenAllowance, error)
-	// Use counts a use of one, once for each key, and returns how many are counted now. The error says why
-	// it does not count.
-	Use(ctx context.Context, id string, u AllowanceUse) (used int, err error)
+	// Use counts a use of one that is among its uses, durably. The error says why it does not count.
+	Use(ctx context.Context, g GivenAllowance, u AllowanceUse) error
 	// Touched names all that a step of an action touches, however its parameters lead there.
 	Touched(ctx context.Context, action string, s Step) ([]string, error)
 }
 
-func (a Assent) isStanding() bool { return a.Allowance != "" }
+// IsStanding reports whether the approval comes from a standing one.
+func (a Assent) IsStanding() bool { return a.Allowance != "" }
 
 // workOf is what a forward would do, for allowances.
 func (b boundAction) workOf(ctx context.Context, f Forward, c Change) (work, error) {
@@ -65,7 +65,7 @@ func (b boundAction) findAllowances(ctx context.Context, f Forward, c Change) Ch
 func (b boundAction) useAllowances(ctx context.Context, f Forward, c Change, change Digest) (note string, err error) {
 	var notes []string
 	for _, a := range f.Assents {
-		if !a.isStanding() {
+		if !a.IsStanding() {
 			continue
 		}
 		used, of, err := b.useAllowance(ctx, f, c, change, a)
@@ -94,14 +94,14 @@ func (b boundAction) useAllowance(ctx context.Context, f Forward, c Change, chan
 	if err == nil {
 		err = given[i].check(w)
 	}
-	if why := given[i].Over(time.Now()); err == nil && why != "" {
-		err = fmt.Errorf("%s", why)
-	}
 	if err != nil {
 		return 0, 0, err
 	}
-	used, err = b.host.Allowances.Use(ctx, a.Allowance, AllowanceUse{
-		Key: DigestOf([]byte(f.Entry.Token), []byte(change)).Short(), Task: w.task, Step: f.Entry.Step, At: time.Now().UTC(),
-	})
-	return used, given[i].Uses, err
+	u := AllowanceUse{Key: string(DigestOf([]byte(f.Entry.Token), []byte(change))), Task: w.task, Step: f.Entry.Step,
+		At: time.Now().UTC()}
+	g := given[i]
+	if err := g.Use(u); err != nil {
+		return 0, 0, err
+	}
+	return len(g.Used), g.Uses, b.host.Allowances.Use(ctx, g, u)
 }

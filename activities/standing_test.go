@@ -45,14 +45,13 @@ func (k *keeper) Touched(context.Context, string, activities.Step) ([]string, er
 	return k.touched, nil
 }
 
-func (k *keeper) Use(_ context.Context, id string, u activities.AllowanceUse) (int, error) {
+func (k *keeper) Use(_ context.Context, g activities.GivenAllowance, u activities.AllowanceUse) error {
 	for i := range k.given {
-		if k.given[i].ID == id {
-			err := k.given[i].Use(u)
-			return len(k.given[i].Used), err
+		if k.given[i].ID == g.ID {
+			return k.given[i].Use(u)
 		}
 	}
-	return 0, errors.New("there is none")
+	return errors.New("there is none")
 }
 
 // allowance is one of ann, for two changes of bot below /srv/site.

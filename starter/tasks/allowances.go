@@ -19,15 +19,19 @@ import (
 func (c *Client) Allowances(ctx context.Context, queue string) (given []activities.GivenAllowance, err error) {
 	limited, cancel := context.WithTimeout(ctx, c.silenceLimit())
 	defer cancel()
-	answer, err := c.QueryWorkflow(limited, protocol.AllowancesID(queue), "", protocol.QueryAllowances)
-	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+	answer, err := c.QueryWorkflowWithOptions(limited, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: protocol.AllowancesID(queue), QueryType: protocol.QueryAllowances,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	_, missing := errors.AsType[*serviceerror.NotFound](err)
+	if missing || err == nil && answer.QueryRejected != nil {
 		return nil, nil
 	}
 	if limited.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("standing approvals: no worker answers on queue %s; start one", queue)
 	}
 	if err == nil {
-		err = answer.Get(&given)
+		err = answer.QueryResult.Get(&given)
 	}
 	return given, err
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
@@ -42,18 +43,25 @@ func (a allowances) Given(ctx context.Context) (proved []activities.GivenAllowan
 	ctx, cancel := context.WithTimeout(ctx, allowanceLimit)
 	defer cancel()
 	var given []activities.GivenAllowance
-	answer, err := a.server.Client.QueryWorkflow(ctx, protocol.AllowancesID(a.config.Queue), "", protocol.QueryAllowances)
-	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
+	answer, err := a.server.Client.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: protocol.AllowancesID(a.config.Queue), QueryType: protocol.QueryAllowances,
+		QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	_, missing := errors.AsType[*serviceerror.NotFound](err)
+	if missing || err == nil && answer.QueryRejected != nil {
 		return nil, nil
 	}
 	if err == nil {
-		err = answer.Get(&given)
+		err = answer.QueryResult.Get(&given)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("their keeper does not answer: %w", err)
+	case len(given) > protocol.MaxAllowances:
+		return nil, fmt.Errorf("their keeper lists %d, more than %d", len(given), protocol.MaxAllowances)
 	}
 	for _, g := range given {
-		if g.Check() != nil || g.ID != g.Allowance.ID() {
+		if g.Check() != nil || g.ID != g.Allowance.ID() || g.At.After(time.Now().Add(protocol.MaxAllowanceSkew)) {
 			continue
 		}
 		g.Key = ""
@@ -62,30 +70,34 @@ func (a allowances) Given(ctx context.Context) (proved []activities.GivenAllowan
 				continue
 			}
 		}
+		if g, err = a.spent.add(g); err != nil {
+			return nil, err
+		}
 		proved = append(proved, g)
 	}
 	return proved, nil
 }
 
-// Use implements activities.Allowances.
-func (a allowances) Use(ctx context.Context, id string, u activities.AllowanceUse) (used int, err error) {
+// Use implements activities.Allowances. The keeper counts for all hosts, and this one for itself.
+func (a allowances) Use(ctx context.Context, g activities.GivenAllowance, u activities.AllowanceUse) error {
 	ctx, cancel := context.WithTimeout(ctx, allowanceLimit)
 	defer cancel()
 	handle, err := a.server.Client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: protocol.AllowancesID(a.config.Queue), UpdateName: protocol.UpdateUse,
-		Args:         []any{protocol.AllowanceUse{ID: id, AllowanceUse: u}},
+		Args:         []any{protocol.AllowanceUse{ID: g.ID, AllowanceUse: u}},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	if err == nil {
-		err = handle.Get(ctx, &used)
+		err = handle.Get(ctx, nil)
 	}
 	if refused, is := errors.AsType[*temporal.ApplicationError](err); is {
-		return 0, errors.New(refused.Message())
+		return errors.New(refused.Message())
 	}
 	if err != nil {
-		return 0, fmt.Errorf("the keeper of standing approvals does not answer: %w", err)
+		return fmt.Errorf("the keeper of standing approvals does not answer: %w", err)
 	}
-	return used, nil
+	_, err = a.spent.add(g)
+	return err
 }
 
 // Touched implements activities.Allowances. A file has the names of all places that it is seen at: one of

@@ -14,6 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -194,6 +195,66 @@ func TestAStandingApprovalOfOneGroupWaitsForTheOther(t *testing.T) {
 	require.NoError(t, err)
 	require.Regexp(t, `^approved by standing approval \S+ of bob \(key \S+\): tidy up, standing approval \S+ of cy `,
 		report.Steps[0].Notes[0])
+}
+
+// Who can end workflows ends the keeper, and gives again what was signed once.
+func TestAHostKeepsWhatItHasSeenOfAStandingApproval(t *testing.T) {
+	s := serveSigned(t, "")
+	valid := s.signAllowance("ann", s.allowance("ann"))
+	g := s.allow(valid)
+	insert := "INSERT INTO plan WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 15) SELECT i FROM n"
+	terminate := func() {
+		require.NoError(t, s.Client.TerminateWorkflow(t.Context(), protocol.AllowancesID(t.Name()), "", ""))
+	}
+	for range 2 {
+		s.allow(valid)
+		_, err := s.end(s.run("sqlite.exec", "DELETE FROM plan WHERE id <= 15"))
+		require.NoError(t, err)
+		require.Len(t, s.allowances()[0].Used, 1, "the keeper counts anew")
+		terminate()
+		s.execute(insert)
+	}
+	require.Empty(t, s.gateOf(s.run("sqlite.exec", deleteAll)).Assents, "without a keeper none counts")
+	s.allow(valid)
+	require.Empty(t, s.gateOf(s.run("sqlite.exec", deleteAll)).Assents, "it is used up")
+
+	other := s.allowance("bob")
+	h := s.allow(s.signAllowance("bob", other))
+	require.NoError(t, s.askAllowances(protocol.UpdateDisallow, protocol.Disallowing{ID: h.ID, Who: "cy"}, nil))
+	s.gateOf(s.run("sqlite.exec", deleteAll)) // which sees that it is revoked
+	terminate()
+	s.allow(s.signAllowance("bob", other))
+	require.Nil(t, s.allowances()[0].Revoked)
+	require.Empty(t, s.gateOf(s.run("sqlite.exec", deleteAll)).Assents, "it was revoked")
+	require.NotEqual(t, g.ID, h.ID)
+}
+
+// A keeper that lists more than it counts has a person asked, and does not fail the step.
+func TestAStandingApprovalThatIsRefusedAgainAndAgainIsAsked(t *testing.T) {
+	s := serveSigned(t, "")
+	valid := s.signAllowance("ann", s.allowance("ann"))
+	gone := worker.New(s.Client, t.Name()+"-false", worker.Options{})
+	gone.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
+		if err := workflow.SetQueryHandler(ctx, protocol.QueryAllowances, func() ([]activities.GivenAllowance, error) {
+			return []activities.GivenAllowance{{Allowance: valid.Allowance, ID: valid.ID(), Signature: valid.Signature}}, nil
+		}); err != nil {
+			return err
+		}
+		return workflow.Await(ctx, func() bool { return false })
+	}, workflow.RegisterOptions{Name: "False"})
+	require.NoError(t, gone.Start())
+	t.Cleanup(gone.Stop)
+	_, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: protocol.AllowancesID(t.Name()),
+		TaskQueue: t.Name() + "-false"}, "False")
+	require.NoError(t, err)
+	run := s.run("sqlite.exec", deleteAll)
+	gate := s.gateOf(run)
+	require.Empty(t, gate.Assents)
+	require.Equal(t, 20, s.rows())
+	require.NoError(t, s.send(run, protocol.UpdateApprove, s.decision(run, gate, activities.Approve, "bob", "")))
+	_, err = s.end(run)
+	require.NoError(t, err)
+	require.Zero(t, s.rows())
 }
 
 // named is slow work on one file, which asks a person.

@@ -30,6 +30,7 @@ type builtin struct {
 	signers   activities.Signers // nil without approvals
 	passes    *passes
 	decisions decisions
+	spent     spent
 	// retention is how long the namespace keeps closed workflows; 0 means for ever.
 	retention time.Duration
 }

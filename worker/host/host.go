@@ -99,7 +99,7 @@ func Start(ctx context.Context, config Config, o Options) (*Worker, error) {
 	}
 	own := builtin{
 		server: server, converter: o.DataConverter, registry: registry, config: config, rules: rules, signers: signers,
-		passes: passesOf(config), decisions: decisionsOf(config), retention: keeps,
+		passes: passesOf(config), decisions: decisionsOf(config), spent: spentOf(config), retention: keeps,
 	}
 	w := &Worker{Registry: registry, Config: config, calls: newCalls(), failed: make(chan error, 2)}
 	if config.Listen != "" {

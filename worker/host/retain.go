@@ -54,7 +54,7 @@ func (b builtin) retain(ctx context.Context, _ protocol.RetainRequest) (protocol
 			return r.told, err
 		}
 	}
-	return r.told, errors.Join(b.passes.prune(), r.retainContexts(ctx))
+	return r.told, errors.Join(b.passes.prune(), b.spent.prune(), r.retainContexts(ctx))
 }
 
 // round is one round of retention.

@@ -111,7 +111,7 @@ func (k *keeper) refusal(now time.Time, a protocol.SignedAllowance) error {
 		return err
 	case !now.Before(a.Until):
 		return fmt.Errorf("until %s: it is over already", a.Until.Format(time.RFC3339))
-	case a.At.After(now.Add(time.Hour)):
+	case a.At.After(now.Add(protocol.MaxAllowanceSkew)):
 		return fmt.Errorf("at %s: it is not given yet; look at the clock of who gives it", a.At.Format(time.RFC3339))
 	case len(a.Signature) > activities.MaxSignature:
 		return fmt.Errorf("its signature has %s, more than %d", activities.CountOf(len(a.Signature), "byte"),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 
 // maxPlans bounds how often a step that needs no approval is replanned because its target changed.
 const maxPlans = 100
+
+// maxStanding is how often a worker may refuse the standing approvals of a step before persons are asked.
+const maxStanding = 3
 
 // outputs holds the outputs of each step. The parts of a task share one.
 type outputs map[string]map[string]any
@@ -81,6 +85,9 @@ func (r *stepRunner) runStep(ctx workflow.Context, s *Step) error {
 		case calls.IsType(err, activities.StaleApproval), calls.IsType(err, activities.Unproved):
 			s.Step.Place.Signed = s.Step.Place.Signed || calls.IsType(err, activities.Unproved)
 			s.AddNotes("planned anew, because what was let pass no longer holds: " + compensations.Reason(err))
+			if slices.ContainsFunc(s.assents, activities.Assent.IsStanding) {
+				s.refusals++
+			}
 			s.approved, s.isApproved, s.assents = "", false, nil
 		case !s.isApproved && calls.IsType(err, activities.Asks):
 			s.approved, s.mustAsk = "", true
@@ -161,6 +168,9 @@ func (r *stepRunner) approveStep(ctx workflow.Context, s *Step, forward activiti
 		if !asked && !s.mustAsk {
 			s.approved = change.Digest
 			return nil
+		}
+		if s.refusals >= maxStanding {
+			change.Standing = nil
 		}
 		if standing := change.Standing; len(standing) > 0 && change.Policy.Waits(forward.Agent, standing) == "" {
 			s.approved, s.isApproved, s.assents = change.Digest, true, standing

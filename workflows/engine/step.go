@@ -20,6 +20,7 @@ type Step struct {
 	isApproved bool              // as many as must have approved it
 	assents    []activities.Assent
 	mustAsk    bool  // its worker makes no change that a person has not approved
+	refusals   int   // how often its worker has refused standing approvals
 	err        error // what it ended with
 
 	pendingNeeds int     // the number of its needs that are not done

@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/seed-62bf7108/unwind/activities"
+import (
+	"time"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
 
 // AllowancesType keeps the standing approvals of the workers on a shared queue, for as long as there are
 // any: argument Allowances, id AllowancesID.
@@ -16,6 +20,9 @@ type Allowances struct {
 
 // MaxAllowances is how many are kept at most, with those that were revoked or used up before their time.
 const MaxAllowances = 50
+
+// MaxAllowanceSkew is how far the clock of who gives one may be ahead.
+const MaxAllowanceSkew = time.Hour
 
 // SignedAllowance is an allowance as it is sent.
 type SignedAllowance struct {
