@@ -129,6 +129,10 @@ func (b boundAction) proveDecision(ctx context.Context, back Backward, verdict s
 		return false, err
 	case d.Signing == nil && verdict == verdictForce && own.Entry.Policy.Drift == DriftForce:
 		return false, nil
+	case d.Signing == nil && d.Orphan:
+		return false, Errorf(Unproved,
+			"this worker takes only signed decisions, and the one to %s an orphan cannot be signed: nothing was touched; "+
+				"put back by hand what was changed since, then undo it without --force", verdict)
 	case d.Signing == nil:
 		return false, Errorf(Unproved,
 			"this worker takes only signed decisions, and the one to %s was not: nothing was touched", verdict)

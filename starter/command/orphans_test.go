@@ -84,6 +84,20 @@ steps:
 	require.True(t, named, drifted.err)
 	require.Equal(t, statusNeedsPerson, starter("undo", token["two"], "--yes", "--force", "sha256:00").status)
 	requireContent(t, two, "theirs")
+	state := d.worker.Config.State
+	serve := func(with func(*host.Config)) {
+		d.stopWorker()
+		d.startWorker(func(c *host.Config) {
+			*c = c.With(&file.Settings{Roots: []string{root}})
+			c.State = state
+		}, with)
+	}
+	serve(newSigners(t, "ann").with)
+	unsigned := starter("undo", token["two"], "--yes", "--force", digest)
+	require.NotEqual(t, statusOK, unsigned.status)
+	require.Contains(t, unsigned.err, "put back by hand what was changed since, then undo it without --force")
+	requireContent(t, two, "theirs")
+	serve(func(*host.Config) {})
 	forced := starter("undo", token["two"], "--yes", "--force", digest)
 	require.Equal(t, statusOK, forced.status, forced.err)
 	requireContent(t, two, "before")
