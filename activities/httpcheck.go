@@ -80,7 +80,7 @@ func (c HTTPCheck) ask(ctx context.Context) error {
 		return fail("the status is %d, want %d", answer.StatusCode, want)
 	}
 	if len(body) > maxBody {
-		return fail("the body is longer than %d bytes, which is all that a check reads", maxBody)
+		return fail("the body is longer than %s, which is all that a check reads", CountOf(maxBody, "byte"))
 	}
 	if !bytes.Contains(body, []byte(c.Contains)) {
 		return fail("the body does not contain %q", c.Contains)

@@ -60,7 +60,7 @@ var decision = activities.Statement{Task: "release", Step: "publish", Verdict: a
 // isSigned checks a signature over the decision with a key.
 func isSigned(t *testing.T, private ed25519.PrivateKey, file string) {
 	t.Helper()
-	signature, err := Statement(file, decision)
+	signature, err := Text(file, decision)
 	require.NoError(t, err)
 	sig, err := sshsig.Unarmor([]byte(signature))
 	require.NoError(t, err)
@@ -72,34 +72,34 @@ func isSigned(t *testing.T, private ed25519.PrivateKey, file string) {
 
 func TestAKeyFileOrTheAgentSigns(t *testing.T) {
 	keys := serveAgent(t)
-	_, err := Statement("", decision)
+	_, err := Text("", decision)
 	require.ErrorContains(t, err, "the SSH agent has no key: run ssh-add")
 	open, openKey := newKey(t, "")
 	isSigned(t, openKey, open)
 	locked, lockedKey := newKey(t, "secret")
-	_, err = Statement(locked, decision)
+	_, err = Text(locked, decision)
 	require.ErrorContains(t, err, "it has a passphrase, and the SSH agent does not have it: run ssh-add "+locked)
 
 	require.NoError(t, keys.Add(agent.AddedKey{PrivateKey: lockedKey}))
 	isSigned(t, lockedKey, "")
 	isSigned(t, lockedKey, locked)
 	isSigned(t, lockedKey, locked+".pub")
-	_, err = Statement(open+".pub", decision)
+	_, err = Text(open+".pub", decision)
 	require.ErrorContains(t, err, "the SSH agent does not have key SHA256:")
 	require.NoError(t, keys.Add(agent.AddedKey{PrivateKey: openKey}))
-	_, err = Statement("", decision)
+	_, err = Text("", decision)
 	require.ErrorContains(t, err, "the SSH agent has several keys (SHA256:")
 	isSigned(t, openKey, open+".pub")
 }
 
 func TestWithoutAnAgentAKeyIsAskedFor(t *testing.T) {
 	t.Setenv(socketVariable, "")
-	_, err := Statement("", decision)
+	_, err := Text("", decision)
 	require.ErrorContains(t, err, "there is no SSH agent (SSH_AUTH_SOCK is not set): start one, or give --key")
-	_, err = Statement(filepath.Join(t.TempDir(), "none"), decision)
+	_, err = Text(filepath.Join(t.TempDir(), "none"), decision)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	file := filepath.Join(t.TempDir(), "notes")
 	require.NoError(t, os.WriteFile(file, []byte("no key"), 0o600))
-	_, err = Statement(file, decision)
+	_, err = Text(file, decision)
 	require.ErrorContains(t, err, "it cannot be read")
 }
