@@ -42,8 +42,9 @@ type Allowance struct {
 func (a Allowance) Text() string {
 	var b strings.Builder
 	b.WriteString("A standing approval of what an agent does\n")
-	fmt.Fprintf(&b, "agent: %q\nactions: %q\nunder: %q\ntasks: %q\nrisk: %q\nuses: %d\nuntil: %q\nwho: %q\nat: %q\nwhy: %q\n",
-		a.Agent, a.Actions, a.Under, a.Tasks, a.Risk, a.Uses, a.Until.UTC().Format(time.RFC3339Nano), a.Who,
+	fmt.Fprintf(&b, "agent: %q\nactions: %q\nunder: %q\ntasks: %q\nrisk: %q\nuses: %d\n",
+		a.Agent, a.Actions, a.Under, a.Tasks, a.Risk, a.Uses)
+	fmt.Fprintf(&b, "until: %q\nwho: %q\nat: %q\nwhy: %q\n", a.Until.UTC().Format(time.RFC3339Nano), a.Who,
 		a.At.UTC().Format(time.RFC3339Nano), a.Why)
 	return b.String()
 }

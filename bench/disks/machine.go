@@ -34,7 +34,9 @@ func startMachine(ctx context.Context, dir, disk string) (*machine, error) {
 	if err := m.process.Start(); err != nil {
 		return nil, err
 	}
-	for until := time.Now().Add(time.Minute); ; {
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for until := time.Now().Add(time.Minute); ; <-again.C {
 		conn, err := net.Dial("unix", theirs)
 		if err == nil {
 			m.conn, m.in = conn, bufio.NewReader(conn)
@@ -47,7 +49,6 @@ func startMachine(ctx context.Context, dir, disk string) (*machine, error) {
 			m.stop()
 			return nil, fmt.Errorf("the monitor does not answer: %w", err)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -66,7 +66,8 @@ allowances" lists what is allowed, and "starter disallow ID" revokes it at once.
 		},
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&f.allowance.Actions, "action", nil, "an `action`, or world.* for all of a world; may be repeated")
+	flags.StringArrayVar(&f.allowance.Actions, "action", nil,
+		"an `action`, or world.* for all of a world; may be repeated")
 	flags.StringArrayVar(&f.allowance.Under, "under", nil,
 		"a `resource` as gates name it, or a path: what is below it is covered too; may be repeated")
 	flags.StringArrayVar(&f.allowance.Tasks, "task", nil, "only for the task with this `id`; may be repeated")

@@ -178,8 +178,10 @@ func (p *program) editStep(ctx context.Context, c *tasks.Client, t tasks.Run, s 
 		return err
 	}
 	r, err := f.sign.signResolution(g.Signed, protocol.Resolution{
-		Resolution: compensations.Resolution{Step: step, Digest: g.Digest, Do: protocol.DoEdit, Who: currentUser(), Why: f.why},
-		With:       edited,
+		Resolution: compensations.Resolution{
+			Step: step, Digest: g.Digest, Do: protocol.DoEdit, Who: currentUser(), Why: f.why,
+		},
+		With: edited,
 	}, ofEdit(t.ID, g))
 	if err != nil {
 		return err

@@ -125,8 +125,9 @@ func (c *Client) Reject(ctx context.Context, t Run, d protocol.Decision) (protoc
 // Resolve decides about an undo or a step that is parked, or edits a step at a gate.
 func (c *Client) Resolve(ctx context.Context, t Run, r protocol.Resolution) (protocol.DecisionAnswer, error) {
 	return c.decide(ctx, t, protocol.UpdateResolve, decided{r, r.Step, func(now protocol.StepNow) bool {
-		return now.Gate != nil && now.Gate.Digest == r.Digest || now.Park != nil && now.Park.Digest == r.Digest || now.Undo != nil && now.Undo.Digest == r.Digest &&
-			(now.Undo.State == string(compensations.Parked) || now.Undo.State == string(compensations.Waiting))
+		return now.Gate != nil && now.Gate.Digest == r.Digest || now.Park != nil && now.Park.Digest == r.Digest ||
+			now.Undo != nil && now.Undo.Digest == r.Digest &&
+				(now.Undo.State == string(compensations.Parked) || now.Undo.State == string(compensations.Waiting))
 	}})
 }
 

@@ -32,7 +32,8 @@ func (t *session) completeNeeds(step task.Step, first int) []string {
 			}
 		}
 		for _, s := range t.Schedule.Steps[:first] {
-			if (s.Seq == 0 || s.Rollback != nil) && !s.IsOver() && s.Step.Place.Queue == step.Place.Queue && engine.NamesOf(s.Step).Meets(names) {
+			if (s.Seq == 0 || s.Rollback != nil) && !s.IsOver() && s.Step.Place.Queue == step.Place.Queue &&
+				engine.NamesOf(s.Step).Meets(names) {
 				overlaps = append(overlaps, s.Step.ID)
 			}
 		}

@@ -204,8 +204,8 @@ func (c *compiler) boundWaits(s step, compiled Step) {
 			at := s.at.key("check").item(i).key(field)
 			n := s.node.findValue("check").items[i].findValue(field)
 			c.complain(n, at, n.display(),
-				fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s", activities.WriteDuration(waits),
-					activities.WriteDuration(compiled.Timeout)),
+				fmt.Sprintf("the checks may wait for %s, and an attempt of the step lasts at most %s",
+					activities.WriteDuration(waits), activities.WriteDuration(compiled.Timeout)),
 				"raise timeout: of the step, or lower "+field)
 			return
 		}
