@@ -1,6 +1,10 @@
 package actiontest
 
-import "github.com/seed-62bf7108/unwind/activities"
+import (
+	"bytes"
+
+	"github.com/seed-62bf7108/unwind/activities"
+)
 
 func staleDigest(w *world) {
 	if w.action.Spec().ReadOnly {
@@ -11,11 +15,12 @@ func staleDigest(w *world) {
 	w.mustFail("Apply with a foreign digest", err, activities.StaleApproval)
 	w.mustBe(w.before, "after a refused Apply")
 
-	other := w.first
-	other.Step.With = w.next.Step.With
-	_, err = w.apply(other, approved)
-	w.mustFail("Apply of another change than the approved one", err, activities.StaleApproval)
-	w.mustBe(w.before, "after a refused Apply")
+	if other := w.first; !bytes.Equal(w.next.Step.With, other.Step.With) {
+		other.Step.With = w.next.Step.With
+		_, err = w.apply(other, approved)
+		w.mustFail("Apply of another change than the approved one", err, activities.StaleApproval)
+		w.mustBe(w.before, "after a refused Apply")
+	}
 
 	// Back to the gate: the same step is approved again.
 	w.mustApply(w.first, w.mustPlan(w.first).Digest)
