@@ -120,7 +120,7 @@ func TestTheWorkerServesUntilItIsToldToStop(t *testing.T) {
 	go func() { ended <- run(ctx, args, &out, &log) }()
 	require.Eventually(t, func() bool { return strings.Contains(out.String(), "\n") || len(ended) > 0 }, time.Minute,
 		10*time.Millisecond)
-	line := regexp.MustCompile(`^worker: host build-1 serves file on queues ` + t.Name() + ` and ` + t.Name() +
+	line := regexp.MustCompile(`^worker: host build-1 serves file, wait on queues ` + t.Name() + ` and ` + t.Name() +
 		`@build-1, health and metrics at (http://127\.0\.0\.1:\d+)\n$`).FindStringSubmatch(out.String())
 	require.NotNil(t, line, out.String()+log.String())
 

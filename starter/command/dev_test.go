@@ -38,7 +38,7 @@ func TestDevServesEverythingAndItsTasksSurviveARestart(t *testing.T) {
 	d := &desk{T: t, world: newFakeWorld(), folder: t.TempDir()}
 
 	dev := startDev(t, d, "--config", config)
-	require.Contains(t, dev.out.String(), "worker    host here serves fake on queues unwind and unwind@here")
+	require.Contains(t, dev.out.String(), "worker    host here serves fake, wait on queues unwind and unwind@here")
 	out := d.ok("run", d.file(good), "--id", "first", "--watch")
 	require.Contains(t, out, "see  http://127.0.0.1:")
 	require.Contains(t, out, "committed: every step is done and stays")

@@ -206,7 +206,7 @@ func TestAnEnvironmentKnowsTheTasksThatHaveChangedIt(t *testing.T) {
 
 	// Without a worker nobody tells, which is said.
 	s.stopWorker()
-	require.Contains(t, s.do("list").err, "what rollbacks of environment "+s.name+" have taken back is not known")
+	require.Contains(t, s.do("list", "--limit", "1000").err, "what rollbacks of environment "+s.name+" have taken back is not known")
 	require.Contains(t, s.ok("show", committed), "what rollbacks of environment "+s.name+" have taken back is not known")
 }
 

@@ -74,6 +74,17 @@ func (d document) check(t *testing.T, method, path string, response *http.Respon
 	require.NoError(t, resolved.Validate(body), "%s", raw)
 }
 
+// withoutUnknown drops what is said of the environments of other tests, whose workers may have ended.
+func withoutUnknown(t *testing.T, object string) string {
+	t.Helper()
+	var fields map[string]any
+	require.NoError(t, json.Unmarshal([]byte(object), &fields))
+	delete(fields, "unknown")
+	rest, err := json.Marshal(fields)
+	require.NoError(t, err)
+	return string(rest)
+}
+
 // TestTasksAreServedOverHTTP calls each operation on tasks, and has each answer compared with the
 // document that the server itself serves.
 func TestTasksAreServedOverHTTP(t *testing.T) {
@@ -134,7 +145,7 @@ func TestTasksAreServedOverHTTP(t *testing.T) {
 	call(op, http.MethodPost, at+"/redo", "", http.StatusConflict, nil)
 
 	shown := call(vi, http.MethodGet, at, "", http.StatusOK, nil)
-	require.JSONEq(t, d.ok("show", id, "-o", "json"), shown)
+	require.JSONEq(t, withoutUnknown(t, d.ok("show", id, "-o", "json")), withoutUnknown(t, shown))
 	var step tasks.Step
 	call(vi, http.MethodGet, at+"/steps/two", "", http.StatusOK, &step)
 	require.Equal(t, "", step.Outputs["before"])

@@ -217,6 +217,11 @@ func (c Config) Validate() error {
 			bad("gates."+action, "%q must be %s or %s", level, activities.FromHigh, activities.Always)
 		}
 	}
+	for _, address := range c.CheckAddresses {
+		if address == "" || strings.ContainsAny(address, "/@ ") || address[0] == '[' && !strings.Contains(address, "]:") {
+			bad("checkAddresses", "%q must be a host, or one with a port such as localhost:8080 or [::1]:8080; * is any", address)
+		}
+	}
 	if c.Schedules != on && c.Schedules != off {
 		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)
 	}

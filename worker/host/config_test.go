@@ -3,6 +3,7 @@ package host_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,6 +102,13 @@ func TestAConfigFileIsToldByLineAndField(t *testing.T) {
 	c, err = readConfig(t, "host: here\ncutDiffs: show\n")
 	require.NoError(t, err)
 	require.ErrorContains(t, c.Validate(), `worker.yaml:2: cutDiffs: "show" must be ask or refuse`)
+
+	c, err = readConfig(t, "host: here\ncheckAddresses: ['*', here, 'here:80', '[::1]:80', '::1', 'http://here', '[::1]']\n")
+	require.NoError(t, err)
+	err = c.Validate()
+	require.ErrorContains(t, err, `worker.yaml:2: checkAddresses: "http://here" must be a host`)
+	require.ErrorContains(t, err, `worker.yaml:2: checkAddresses: "[::1]" must be a host`)
+	require.Equal(t, 2, strings.Count(err.Error(), "checkAddresses"))
 
 	c, err = readConfig(t, "state: /here\nheartbeat: 1s\ncutDiffs: ask\nschedules: 'on'\nhost: here\nqueue: x@here\n")
 	require.NoError(t, err)
