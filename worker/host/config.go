@@ -217,11 +217,6 @@ func (c Config) Validate() error {
 			bad("gates."+action, "%q must be %s or %s", level, activities.FromHigh, activities.Always)
 		}
 	}
-	for _, address := range c.CheckAddresses {
-		if address == "" || strings.ContainsAny(address, "/@ ") || address[0] == '[' && !strings.Contains(address, "]:") {
-			bad("checkAddresses", "%q must be a host, or one with a port such as localhost:8080 or [::1]:8080; * is any", address)
-		}
-	}
 	if c.Schedules != on && c.Schedules != off {
 		bad("schedules", "%q must be %s or %s", c.Schedules, on, off)
 	}
@@ -236,9 +231,19 @@ func (c Config) Validate() error {
 	if c.Approvals != nil && c.Approvals.Signers == "" {
 		bad("approvals.signers", "it is missing; name the file of allowed signers, as in signers: allowed_signers")
 	}
+	c.checkAddresses(bad)
 	c.checkSecrets(bad)
 	problems = append(problems, c.checkWorlds(bad))
 	return errors.Join(problems...)
+}
+
+func (c Config) checkAddresses(bad activities.Bad) {
+	for _, address := range c.CheckAddresses {
+		if address == "" || strings.ContainsAny(address, "/@ ") || address[0] == '[' && !strings.Contains(address, "]:") {
+			bad("checkAddresses", "%q must be a host, or one with a port such as localhost:8080 or [::1]:8080; * is any",
+				address)
+		}
+	}
 }
 
 func (c Config) checkSecrets(bad activities.Bad) {
