@@ -17,6 +17,9 @@ var durationUnits = [...]time.Duration{24 * time.Hour, time.Hour, time.Minute, t
 // MaxDuration is the longest time that can be written.
 const MaxDuration = 3650 * 24 * time.Hour
 
+// MaxWait is how long a step of wait.for may wait at most.
+const MaxWait = 30 * 24 * time.Hour
+
 // ParseDuration reads a time longer than zero and not longer than MaxDuration.
 func ParseDuration(s string) (time.Duration, bool) {
 	m := durationForm.FindStringSubmatch(s)

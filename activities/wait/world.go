@@ -13,9 +13,6 @@ import (
 // For is the name of the action.
 const For = "wait.for"
 
-// Longest is the longest time that a step may wait.
-const Longest = 30 * 24 * time.Hour
-
 // New opens the world.
 func New() activities.World {
 	return activities.World{
@@ -48,10 +45,10 @@ func decode(s activities.Step) (time.Duration, error) {
 		return 0, err
 	}
 	d, ok := activities.ParseDuration(p.For)
-	if !ok || d > Longest {
+	if !ok || d > activities.MaxWait {
 		return 0, activities.Errorf(activities.Refused,
 			"for: %q must be a time longer than zero and at most %s; write it like 30s, 10m, 2h or 1d", p.For,
-			activities.WriteDuration(Longest))
+			activities.WriteDuration(activities.MaxWait))
 	}
 	return d, nil
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -49,17 +48,15 @@ func (c *targetCount) read(p *parser, n *node, at *trail) {
 }
 func (*targetCount) schema() *jsonschema.Schema { return countSchema(MaxTargets) }
 
-// pauseGate is a pause until a person decides, pauseAction the action of every pause, and longestPause
-// how long that waits at most.
+// pauseGate is a pause until a person decides, pauseAction the action of every pause.
 const (
-	pauseGate    = "gate"
-	pauseAction  = "wait.for"
-	longestPause = 30 * 24 * time.Hour
+	pauseGate   = "gate"
+	pauseAction = "wait.for"
 )
 
 func (w *pause) read(p *parser, n *node, at *trail) {
 	d, isTime := activities.ParseDuration(n.text)
-	if n.kind != text || n.text != pauseGate && (!isTime || d > longestPause) {
+	if n.kind != text || n.text != pauseGate && (!isTime || d > activities.MaxWait) {
 		p.complain(n, at, n.display(), "must be gate, or a time of at most 30d", "write gate, or a time like 10m, 2h or 1d")
 		return
 	}
