@@ -31,7 +31,7 @@ func (*checkpoint) Spec() activities.Spec {
 		Params: activities.ParamsSchema[checkpointParams](),
 		Outputs: map[string]string{
 			"checkpoint": "the id of the checkpoint, for environment.rollback",
-			"quiesced":   "whether the unit was stopped while the parts were captured",
+			"quiesced":   "whether the unit was stopped or paused while the parts were captured",
 			"bytes":      "how many bytes the parts have",
 		},
 		UndoParams: []string{"environment"}, HostBound: true, Preflights: true, Risk: activities.Low,

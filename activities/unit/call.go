@@ -24,6 +24,7 @@ type call struct {
 	job
 
 	token *journal.Token
+	verb  verb
 	name  string
 	unit  subject
 	// does is false for a step that is to leave the unit as it is.
@@ -36,7 +37,7 @@ func do(ctx context.Context, j job) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &call{job: j}
+	c := &call{job: j, verb: verbOf(j.Entry.Action)}
 	if c.token, err = w.journal.Token(j.Entry.Token); err != nil {
 		return nil, err
 	}
@@ -48,7 +49,7 @@ func do(ctx context.Context, j job) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.name, c.does, c.unit.absent = p.Unit, does, p.Absent
+	c.name, c.does, c.unit.absent, c.unit.pauses = p.Unit, does, p.Absent, c.verb.pauses
 	if j.Op == isolated.Undo {
 		return c.undo(ctx, w)
 	}
@@ -68,33 +69,19 @@ func do(ctx context.Context, j job) (any, error) {
 
 // findUnit finds the unit. What is not there cannot be started: where that may be, it is left so.
 func (c *call) findUnit(ctx context.Context, w *world) (err error) {
-	if c.unit.Unit, err = w.find(c.name); err != nil || !c.unit.absent || c.unit.Container == "" {
+	if c.unit.Unit, err = w.find(c.name); err != nil {
+		return err
+	}
+	if err := c.verb.check(c.name, c.unit.Unit); err != nil || !c.unit.absent || c.unit.Container == "" {
 		return err
 	}
 	there, err := c.unit.isThere(ctx)
-	c.does = c.does && (there || !c.starts())
+	c.does = c.does && (there || !c.verb.run)
 	return err
 }
 
 // reach reports the point after a side effect.
 func (c *call) reach(what string) { point.Reach(c.Entry.Action + ":" + what) }
-
-// starts says that the step starts the unit; otherwise it stops it.
-func (c *call) starts() bool { return c.Entry.Action == startAction }
-
-func stateOf(runs bool) string {
-	if runs {
-		return "runs"
-	}
-	return "is stopped"
-}
-
-func verbOf(run bool) string {
-	if run {
-		return "start"
-	}
-	return "stop"
-}
 
 func (c *call) plan(ctx context.Context) (activities.Change, error) {
 	if err := c.token.CheckOpen(); err != nil {
@@ -108,20 +95,16 @@ func (c *call) plan(ctx context.Context) (activities.Change, error) {
 func (c *call) change(runs bool) activities.Change {
 	change := activities.Change{
 		Strategy: activities.Compensation, Risk: activities.Medium, Keys: []string{keyPrefix + c.name},
-		Undo:      "nothing has to be undone: the unit " + stateOf(runs),
-		Unchanged: !c.does || runs == c.starts(),
+		Undo:      "nothing has to be undone: the unit " + c.verb.stateOf(runs),
+		Unchanged: !c.does || runs == c.verb.run,
 		Digest:    activities.DigestOf([]byte(c.Entry.Action), []byte(c.name), fmt.Append(nil, runs, c.does)),
 	}
-	back := "it is started again"
-	if c.starts() {
-		back = "it is stopped again"
-	}
-	change.Summary = fmt.Sprintf("%s the unit %s, which %s", verbOf(c.starts()), c.name, stateOf(runs))
+	change.Summary = fmt.Sprintf("%s the unit %s, which %s", c.verb.does, c.name, c.verb.stateOf(runs))
 	if !c.does {
 		change.Summary = fmt.Sprintf("leave the unit %s as it is", c.name)
 	}
 	if !change.Unchanged {
-		change.Undo = back
+		change.Undo = c.verb.undo
 	}
 	return change
 }
@@ -152,9 +135,9 @@ func (c *call) apply(ctx context.Context) (r activities.Result, err error) {
 		}
 	}
 	c.reach("applied")
-	left := c.does && c.starts() || !c.does && rec.Ran
+	left := c.does && c.verb.run || !c.does && rec.Ran
 	return activities.Result{
-		Summary: fmt.Sprintf("the unit %s %s", c.name, stateOf(left)), Outputs: map[string]any{"ran": rec.Ran},
+		Summary: fmt.Sprintf("the unit %s %s", c.name, c.verb.stateOf(left)), Outputs: map[string]any{"ran": rec.Ran},
 		After: activities.DigestOf(fmt.Append(nil, left)),
 	}, nil
 }
@@ -166,7 +149,7 @@ func (c *call) act(ctx context.Context) error {
 	}
 	isolated.KillStarted(c.Entry.Token)
 	c.reach("alone")
-	return c.switchTo(ctx, c.starts())
+	return c.switchTo(ctx, c.verb.run)
 }
 
 // begin reads the record, or makes it.
@@ -185,7 +168,7 @@ func (c *call) begin(ctx context.Context) (rec record, err error) {
 	if c.Want != "" && c.Want != change.Digest {
 		return rec, activities.Errorf(activities.StaleApproval,
 			"the unit %s is not as it was when the step was approved: it %s",
-			c.name, stateOf(runs))
+			c.name, c.verb.stateOf(runs))
 	}
 	rec = record{Owned: journal.Own(ctx, c.Entry), Ran: runs, Acts: c.does}
 	_, err = c.token.Create(journal.Record, &rec)
@@ -208,8 +191,8 @@ func (c *call) force(ctx context.Context, run bool) error {
 	}
 	runs, err := c.unit.runs(ctx)
 	if err == nil && runs != run {
-		err = activities.Errorf(activities.ActionFailed, "unit %s: what is to %s it has succeeded, and the unit %s", c.name,
-			verbOf(run), stateOf(runs))
+		err = activities.Errorf(activities.ActionFailed, "unit %s: it was to be switched, which has succeeded, and it %s",
+			c.name, c.verb.stateOf(runs))
 	}
 	return err
 }
@@ -240,6 +223,9 @@ func (c *call) undo(ctx context.Context, w *world) (u activities.Undone, err err
 		if err := c.findUnit(ctx, w); err != nil {
 			return u, err
 		}
+		if u, isDrifted, err := c.lookForDrift(ctx, rec); isDrifted || err != nil {
+			return u, err
+		}
 		if rec.Acts {
 			err = c.goBack(ctx, rec.Ran)
 		}
@@ -247,18 +233,41 @@ func (c *call) undo(ctx context.Context, w *world) (u activities.Undone, err err
 			return u, err
 		}
 		u = activities.Undone{Outcome: activities.Restored,
-			Observed: fmt.Sprintf("the unit %s %s, as before", c.name, stateOf(rec.Ran))}
+			Observed: fmt.Sprintf("the unit %s %s, as before", c.name, c.verb.stateOf(rec.Ran))}
 	}
 	_, err = c.token.Create(journal.Outcome, &u)
 	c.reach("undone")
 	return u, err
 }
 
+// lookForDrift finds a container that was paused, and that somebody has stopped since: nothing is
+// left to resume, and only a person says that it is to be started.
+func (c *call) lookForDrift(ctx context.Context, rec record) (u activities.Undone, isDrifted bool, err error) {
+	if !rec.Acts || !c.unit.pauses || c.verb.run || !rec.Ran {
+		return u, false, nil
+	}
+	isolated.KillStarted(c.Entry.Token)
+	b, err := c.unit.openContainer()
+	if err != nil {
+		return u, false, err
+	}
+	rests, err := b.rests(ctx)
+	if err != nil || !rests {
+		return u, false, err
+	}
+	drift := activities.Drift{Digest: activities.DigestOf([]byte(c.name), []byte("stopped")),
+		Diff: fmt.Sprintf("the unit %s has been stopped since it was paused; force starts it", c.name)}
+	if c.Decision.Force == drift.Digest {
+		return u, false, b.switchTo(ctx, true)
+	}
+	return activities.Undone{Outcome: activities.Drifted, Observed: drift.Diff, Drift: &drift}, true, nil
+}
+
 // goBack makes the unit run or not, as before, and ends what calls of this token have started: a
 // command that stops it at once, one that has started it once the unit was asked to stop. It acts
 // however the unit looks: what a command has asked of a service manager may still be under way.
 func (c *call) goBack(ctx context.Context, ran bool) error {
-	if ran == c.starts() { // the step had nothing to do
+	if ran == c.verb.run { // the step had nothing to do
 		c.reach("fenced")
 		return nil
 	}
@@ -284,11 +293,11 @@ func (c *call) observe(ctx context.Context) (o activities.Observation, err error
 	switch {
 	case err != nil:
 		return o, err
-	case runs == c.starts():
+	case runs == c.verb.run:
 		o.State = activities.AsLeft
 	default:
 		o.State = activities.AsBefore
 	}
-	o.Detail = fmt.Sprintf("the unit %s %s", c.name, stateOf(runs))
+	o.Detail = fmt.Sprintf("the unit %s %s", c.name, c.verb.stateOf(runs))
 	return o, nil
 }

@@ -27,6 +27,8 @@ type subject struct {
 
 	// absent: a container that is not there counts as one that is stopped.
 	absent bool
+	// pauses: the step pauses or resumes a container, and one that is paused does not run.
+	pauses bool
 }
 
 // runs asks whether the unit runs. Any other answer than yes and no is an error: what cannot be
@@ -50,13 +52,16 @@ func (u subject) runs(ctx context.Context) (bool, error) {
 	return false, fmt.Errorf("whether the unit runs is not known: %w", err)
 }
 
-// switchTo has the unit start or stop.
+// switchTo has the unit start or stop, or go on or pause.
 func (u subject) switchTo(ctx context.Context, run bool) error {
 	switch {
 	case u.Container != "":
 		b, err := u.openContainer()
 		if err != nil {
 			return err
+		}
+		if u.pauses {
+			return b.setPaused(ctx, !run)
 		}
 		return b.switchTo(ctx, run)
 	case run:

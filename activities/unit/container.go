@@ -14,15 +14,16 @@ type box struct {
 	engine engine.Client
 	name   string
 	absent bool
+	pauses bool
 }
 
 func (u subject) openContainer() (box, error) {
 	e, err := engine.Connect(u.Engine)
-	return box{e, u.Container, u.absent}, err
+	return box{e, u.Container, u.absent, u.pauses}, err
 }
 
-// runs asks the engine. A container that it keeps restarting runs, and so does one that is paused;
-// whether one runs that is being removed, say, is not known.
+// runs asks the engine. A container that it keeps restarting runs, and so does one that is paused,
+// but for a step that pauses or resumes it; whether one runs that is being removed, say, is not known.
 func (b box) runs(ctx context.Context) (bool, error) {
 	c, err := b.engine.ContainerInspect(ctx, b.name)
 	if engine.IsNotFound(err) && b.absent {
@@ -36,7 +37,12 @@ func (b box) runs(ctx context.Context) (bool, error) {
 		return false, engine.Explain("looking at container "+b.name, err)
 	}
 	switch c.State.Status {
-	case container.StateRunning, container.StateRestarting, container.StatePaused:
+	case container.StateRunning:
+		return true, nil
+	case container.StatePaused:
+		return !b.pauses, nil
+	}
+	if c.State.Status == container.StateRestarting && !b.pauses {
 		return true, nil
 	}
 	if !engine.IsAtRest(c) {
@@ -57,6 +63,25 @@ func (b box) switchTo(ctx context.Context, run bool) error {
 		return engine.Explain("stopping container "+b.name, err)
 	}
 	return engine.Explain("starting container "+b.name, b.engine.ContainerStart(ctx, b.name, container.StartOptions{}))
+}
+
+// setPaused pauses or resumes the container. Before it is resumed it is paused, though it looks as if
+// it ran: the engine may still be at work on a pause that somebody has asked for and died.
+func (b box) setPaused(ctx context.Context, paused bool) error {
+	err := b.engine.ContainerPause(ctx, b.name)
+	if paused {
+		if c, lookErr := b.engine.ContainerInspect(ctx, b.name); lookErr == nil && c.State.Paused {
+			return nil // it was already
+		}
+		return engine.Explain("pausing container "+b.name, err)
+	}
+	return engine.Explain("resuming container "+b.name, b.engine.ContainerUnpause(ctx, b.name))
+}
+
+// rests asks whether the container has been stopped.
+func (b box) rests(ctx context.Context) (bool, error) {
+	c, err := b.engine.ContainerInspect(ctx, b.name)
+	return err == nil && engine.IsAtRest(c), engine.Explain("looking at container "+b.name, err)
 }
 
 // isThere asks whether there is a container with the name.

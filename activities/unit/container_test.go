@@ -78,3 +78,66 @@ func TestAContainerMayBeAbsent(t *testing.T) {
 		require.Equal(t, activities.Restored, undone.Outcome)
 	}
 }
+
+// TestAContainerIsPaused and goes on; what somebody else has done meanwhile stays.
+func TestAContainerIsPaused(t *testing.T) {
+	c := containertest.Start(t, func(c *container.Config, _ *container.HostConfig, _ *network.NetworkingConfig) {
+		c.StopTimeout = new(int)
+	})
+	status := func() string { return c.Inspect(t).State.Status }
+	started := c.Inspect(t).State.StartedAt
+	b := newBed(t, unit.Unit{Container: c.Name})
+	r, err := b.apply("unit.pause", app)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"ran": true}, r.Outputs)
+	require.Equal(t, container.StatePaused, status())
+	r, err = b.apply("unit.resume", app)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"ran": false}, r.Outputs)
+	require.Equal(t, container.StateRunning, status())
+	require.Equal(t, started, c.Inspect(t).State.StartedAt, "it goes on")
+
+	// Somebody resumes it before the step does, which says so.
+	b = newBed(t, unit.Unit{Container: c.Name})
+	_, err = b.apply("unit.pause", app)
+	require.NoError(t, err)
+	require.NoError(t, c.ContainerUnpause(t.Context(), c.Name))
+	r, err = b.apply("unit.resume", app)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"ran": true}, r.Outputs)
+
+	// Somebody stops it: nothing can be resumed, and only who forces the undo has it started.
+	b = newBed(t, unit.Unit{Container: c.Name})
+	_, err = b.apply("unit.pause", app)
+	require.NoError(t, err)
+	require.NoError(t, c.ContainerUnpause(t.Context(), c.Name))
+	c.Stop(t)
+	_, err = b.apply("unit.resume", app)
+	require.ErrorContains(t, err, "resuming container "+c.Name)
+	undone, err := b.undo("unit.pause", app)
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, undone.Outcome)
+	require.Equal(t, container.StateExited, status())
+	a, e, _ := b.step("unit.pause", app)
+	undone, err = a.Undo(t.Context(), e, activities.Decision{Force: undone.Drift.Digest})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome)
+	require.Equal(t, container.StateRunning, status())
+
+	// One that does not run is left so.
+	c.Stop(t)
+	b = newBed(t, unit.Unit{Container: c.Name})
+	r, err = b.apply("unit.pause", app)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"ran": false}, r.Outputs)
+	r, err = b.apply("unit.resume", map[string]any{"unit": "app", "if": false})
+	require.NoError(t, err)
+	require.Equal(t, "the unit app does not run", r.Summary)
+	undone, err = b.undo("unit.pause", app)
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, undone.Outcome)
+	require.Equal(t, container.StateExited, status())
+
+	_, err = newBed(t, service(t.TempDir(), "app")).apply("unit.pause", app)
+	require.ErrorContains(t, err, "unit: app is not a container, and only containers can be paused; stop it instead")
+}

@@ -10,17 +10,11 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
-// The names of the actions that change a unit.
-const (
-	stopAction  = "unit.stop"
-	startAction = "unit.start"
-)
-
-// toggle is unit.stop or unit.start.
+// toggle is an action that changes a unit.
 type toggle struct {
 	*world
 
-	name string
+	verb verb
 }
 
 type params struct {
@@ -35,43 +29,67 @@ type startParams struct {
 	If *bool `json:"if,omitempty" jsonschema:"false: the step does nothing; for a unit that did not run before it was stopped"`
 }
 
-// paramsOf are the parameters of either action, and whether it is to do something.
+type pauseParams struct {
+	Unit string `json:"unit" jsonschema:"the name of a unit in the worker's config that is a container"`
+}
+
+// resumeParams has what only a resumption knows.
+type resumeParams struct {
+	pauseParams
+
+	If *bool `json:"if,omitempty" jsonschema:"false: the step does nothing; for a unit that did not run before it was paused"`
+}
+
+// paramsOf are the parameters of an action, and whether it is to do something.
 func paramsOf(action string, raw json.RawMessage) (p params, does bool, err error) {
-	if action == startAction {
+	does = true
+	switch action {
+	case startAction:
 		start, err := activities.DecodeParams[startParams](raw)
 		return start.params, start.If == nil || *start.If, err
+	case pauseAction:
+		pause, err := activities.DecodeParams[pauseParams](raw)
+		return params{Unit: pause.Unit}, does, err
+	case resumeAction:
+		resume, err := activities.DecodeParams[resumeParams](raw)
+		return params{Unit: resume.Unit}, resume.If == nil || *resume.If, err
 	}
 	p, err = activities.DecodeParams[params](raw)
-	return p, true, err
+	return p, does, err
 }
 
 func (a *toggle) Spec() activities.Spec {
 	s := activities.Spec{
-		Name: a.name, Summary: "Stops a unit of the host: a service that the worker's config names.",
+		Name: a.verb.action, Summary: a.verb.summary,
 		Params:  activities.ParamsSchema[params](),
 		Outputs: map[string]string{"ran": "whether the unit ran before the step"}, UndoParams: []string{"unit", "absent"},
 		Keys:      []activities.Key{{Prefix: keyPrefix, Param: "unit"}},
 		HostBound: true, Preflights: true, Risk: activities.Medium, Strategy: activities.Compensation,
-		Undo: "The unit is started again if it ran before.",
-		Redo: "It is stopped again.",
+		Undo: a.verb.undone, Redo: a.verb.redone,
 	}
-	if a.name == startAction {
+	switch a.verb.action {
+	case startAction:
 		s.Params = activities.ParamsSchema[startParams]()
-		s.Summary = "Starts a unit of the host: a service that the worker's config names."
-		s.Undo, s.Redo = "The unit is stopped again if it did not run before.", "It is started again."
+	case pauseAction:
+		s.Params, s.UndoParams = activities.ParamsSchema[pauseParams](), []string{"unit"}
+	case resumeAction:
+		s.Params, s.UndoParams = activities.ParamsSchema[resumeParams](), []string{"unit"}
 	}
 	return s
 }
 
 // Preflight implements activities.Preflighter.
 func (a *toggle) Preflight(ctx context.Context, o activities.Outlook) error {
-	p, _, err := paramsOf(a.name, o.With)
+	p, _, err := paramsOf(a.verb.action, o.With)
 	if err != nil {
 		return err
 	}
 	u, err := a.find(p.Unit)
+	if err == nil {
+		err = a.verb.check(p.Unit, u)
+	}
 	if err == nil && u.Container != "" {
-		_, err = subject{u, p.Absent}.runs(ctx)
+		_, err = subject{u, p.Absent, a.verb.pauses}.runs(ctx)
 	}
 	return err
 }

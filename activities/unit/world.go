@@ -40,8 +40,11 @@ func New(c Config) (activities.World, error) {
 	}
 	opened := activities.World{
 		Name:    "unit",
-		Actions: []activities.Action{&toggle{w, stopAction}, &toggle{w, startAction}, &health{w}},
+		Actions: []activities.Action{&health{w}},
 		Journal: func(context.Context) (string, error) { return "", nil },
+	}
+	for _, v := range verbs {
+		opened.Actions = append(opened.Actions, &toggle{w, v})
 	}
 	if !c.LookOnly {
 		opened.Journal = func(context.Context) (string, error) { return w.journal.Mark() }

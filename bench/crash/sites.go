@@ -247,9 +247,12 @@ func (s *site) setUp(ctx context.Context, r *run, id string) (d environment.Docu
 			return d, err
 		}
 	}
-	d = environment.Document{Name: id, On: m.Host, Unit: unitName(int64(s.n)), Live: s.Machine && s.Live, Healthy: "1s",
+	d = environment.Document{Name: id, On: m.Host, Unit: unitName(int64(s.n)), Healthy: "1s",
 		Parts: map[string]environment.Part{
 			"code": {Git: filepath.Join(s.dir, "code")}, "uploads": {Folder: filepath.Join(s.dir, "uploads")}}}
+	if s.Machine && s.Live {
+		d.Quiesce = environment.LeaveUnit
+	}
 	if _, err := s.git(ctx, "init", "-q"); err != nil {
 		return d, err
 	}

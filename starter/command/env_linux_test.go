@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
@@ -579,6 +580,65 @@ func TestContainersAndVolumesGoBack(t *testing.T) {
 	require.Error(t, err)
 	s.rollBack(first.ID)
 	require.Equal(t, before, containertest.Files(t, box))
+}
+
+// TestAPausedUnitGoesOn has a container that is paused for a checkpoint: its program counts on in
+// memory, what it had written is kept, and a checkpoint that fails leaves it running.
+func TestAPausedUnitGoesOn(t *testing.T) {
+	containertest.NeedFiles(t)
+	volume := "unwind-test-" + containertest.Random()
+	t.Cleanup(func() { // after the container is gone
+		require.NoError(t, containertest.Docker(containertest.Outliving(t)).VolumeRemove(context.Background(), volume, true))
+	})
+	box := containertest.Start(t, func(c *container.Config, h *container.HostConfig, _ *network.NetworkingConfig) {
+		c.StopTimeout = new(int)
+		c.Cmd = []string{"sh", "-c", "n=0; while :; do n=$((n+1)); echo $n >/data/count; sleep 0.01; done"}
+		h.Mounts = []mount.Mount{{Type: mount.TypeVolume, Source: volume, Target: "/data"}}
+	})
+	s := newSite(t)
+	s.stopWorker()
+	s.startWorker(s.worlds, func(c *host.Config) {
+		*c = c.With(&folder.Settings{Roots: []string{s.root}, Engine: containertest.Socket}).With(
+			&unit.Settings{Units: map[string]unit.Unit{"app": {Container: box.Name}}}).With(
+			&sqlite.Settings{Roots: []string{s.root}})
+	})
+	t.Cleanup(func() {
+		containertest.ClearJournal(t, filepath.Join(s.worker.Config.State, "folder", "journal"))
+	})
+	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nquiesce: pause\nparts:\n"+
+		"  uploads: {folder: "+s.root+"/uploads}\n  data: {volume: "+volume+"}\n  orders: {sqlite: "+s.root+"/orders.db}\n")
+	s.sh("touch orders.db")
+	s.apply()
+	require.Contains(t, s.ok("env", "show", s.name), "unit app is paused while the parts are captured, and stopped while they are put back")
+	started := box.Inspect(t).State.StartedAt
+	first := s.checkpoint()
+	require.True(t, first.Quiesced)
+	require.Equal(t, started, box.Inspect(t).State.StartedAt)
+	require.Equal(t, container.StateRunning, box.Inspect(t).State.Status)
+
+	in, err := box.VolumeInspect(t.Context(), volume)
+	require.NoError(t, err)
+	count := func() int {
+		n, _ := strconv.Atoi(strings.TrimSpace(s.sh("cat " + in.Mountpoint + "/count")))
+		return n
+	}
+	was := count()
+	kept := s.ok("env", "diff", s.name, first.ID)
+	require.Contains(t, kept, "volume "+volume+": 1 different path")
+	require.Contains(t, kept, "~ /count")
+	require.Eventually(t, func() bool { return count() > was }, 10*time.Second, 10*time.Millisecond, "it counts on")
+
+	s.sh("echo no database >orders.db")
+	r := s.do("env", "checkpoint", s.name)
+	require.Equal(t, statusFailed, r.status)
+	require.Contains(t, r.out, "unit.pause")
+	require.Equal(t, container.StateRunning, box.Inspect(t).State.Status)
+	require.Equal(t, started, box.Inspect(t).State.StartedAt)
+	s.sh(": >orders.db; echo other >uploads/one")
+	s.rollBack(first.ID)
+	require.Equal(t, "first\n", s.sh("cat uploads/one"))
+	require.Equal(t, container.StateRunning, box.Inspect(t).State.Status)
+	require.NotEqual(t, started, box.Inspect(t).State.StartedAt, "a rollback stops it")
 }
 
 // deployAs makes and starts another container under the name of a box.

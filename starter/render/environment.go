@@ -22,11 +22,14 @@ func Environment(w io.Writer, v environment.View) {
 	}
 	fmt.Fprintln(w)
 	if v.Document.Unit != "" {
-		when := "captured or put back"
-		if v.Document.Live {
-			when = "put back"
+		when := "stopped while the parts are captured or put back"
+		switch v.Document.Quiesce {
+		case environment.PauseUnitFor:
+			when = "paused while the parts are captured, and stopped while they are put back"
+		case environment.LeaveUnit:
+			when = "stopped while the parts are put back"
 		}
-		fmt.Fprintf(w, "unit %s is stopped while the parts are %s\n", v.Document.Unit, when)
+		fmt.Fprintf(w, "unit %s is %s\n", v.Document.Unit, when)
 	} else {
 		fmt.Fprintln(w, "no unit: nothing is stopped, and a checkpoint may be of no one moment")
 	}

@@ -32,7 +32,7 @@ type Checkpoint struct {
 	Notes       string  `json:"notes,omitempty"`
 	// Task is the task that has taken it.
 	Task string `json:"task"`
-	// Quiesced: the unit was stopped while the parts were captured.
+	// Quiesced: the unit was stopped, or paused, as long as the parts were captured.
 	Quiesced bool `json:"quiesced"`
 	// Healthy is whether the unit was, before it was stopped; nil where it could not be asked. A
 	// rollback to what was not healthy is not undone because it is not.
@@ -180,8 +180,24 @@ func (d Document) Find(id, task string, trigger Trigger, steps []Done) (s Stored
 			s.Healthy = &healthy
 		}
 	}
-	s.Quiesced = slices.ContainsFunc(steps, func(done Done) bool { return done.Entry.Step == stopStep })
+	s.Quiesced = isQuiesced(steps)
 	return s, nil
+}
+
+// isQuiesced reports whether the unit was stopped or paused, and stayed so until it was let go on: one
+// that was found to run then has been let go on by somebody else.
+func isQuiesced(steps []Done) (quiesced bool) {
+	for _, done := range steps {
+		switch ran, _ := done.Result.Outputs["ran"].(bool); done.Entry.Step {
+		case stopStep:
+			quiesced = true
+		case startStep:
+			if ran {
+				return false
+			}
+		}
+	}
+	return quiesced
 }
 
 // wholeNumber is an output that counts: a json.Number where a history was read.

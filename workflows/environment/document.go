@@ -27,12 +27,25 @@ type Document struct {
 	Owner string `yaml:"owner,omitempty" json:"owner,omitempty" jsonschema:"Whose it is."`
 	On    string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the parts. Left out: that of the worker which takes the environment first."`
 	Unit  string `yaml:"unit,omitempty" json:"unit,omitempty" jsonschema:"The unit in the worker's config that is stopped while the parts are captured or put back. Left out: nothing is stopped, and a checkpoint may be of no one moment."`
-	Live  bool   `yaml:"live,omitempty" json:"live,omitempty" jsonschema:"Whether the unit keeps running while a checkpoint is taken, as a virtual machine can whose disks are kept; it is stopped for a rollback only. The parts may be of different moments."`
+	// Quiesce goes with Unit.
+	Quiesce Quiesce `yaml:"quiesce,omitempty" json:"quiesce,omitempty" jsonschema:"What is done to the unit while a checkpoint is taken; for a rollback it is always stopped. stop: it is stopped, and started again. pause: a container whose processes are frozen, and go on afterwards; what they had not written yet is not kept. none: it keeps running, as a virtual machine can whose disks are kept, and the parts may be of different moments. Left out: stop."`
 	// Healthy is how long the unit may take until it is healthy.
 	Healthy   string          `yaml:"healthy,omitempty" json:"healthy,omitempty" jsonschema:"How long the unit may take to be healthy after a rollback. Left out: 30s."`
 	Parts     map[string]Part `yaml:"parts" json:"parts" jsonschema:"The parts by name: small letters, digits and dashes, at most 40."`
 	Retention Retention       `yaml:"retention,omitempty" json:"retention,omitzero" jsonschema:"Which checkpoints are kept."`
 }
+
+// Quiesce is what keeps the parts of a checkpoint of one moment.
+type Quiesce string
+
+// What can be done to a unit while its parts are captured.
+const (
+	StopUnitFor  Quiesce = "stop"
+	PauseUnitFor Quiesce = "pause"
+	LeaveUnit    Quiesce = "none"
+)
+
+var quiesces = []Quiesce{StopUnitFor, PauseUnitFor, LeaveUnit}
 
 // Part is one resource. Exactly one of its kinds is set.
 type Part struct {
@@ -220,8 +233,10 @@ func (d Document) Check() error {
 			bad("healthy", "it is about a unit; name one with unit:")
 		}
 	}
-	if d.Live && d.Unit == "" {
-		bad("live", "it is about a unit; name one with unit:")
+	if d.Quiesce != "" && !slices.Contains(quiesces, d.Quiesce) {
+		bad("quiesce", "%q must be stop, pause or none", d.Quiesce)
+	} else if d.Quiesce != "" && d.Unit == "" {
+		bad("quiesce", "it is about a unit; name one with unit:")
 	}
 	if len(d.Parts) == 0 {
 		bad("parts", "name at least one part, such as `code: {git: /srv/app}`")
@@ -239,8 +254,8 @@ func (d Document) Check() error {
 		if p.Container != "" && d.isElsewhere(p) {
 			bad(field+".on", "the unit is on the host of the environment, and cannot stop a container on %s", p.On)
 		}
-		if p.Container != "" && d.Live {
-			bad(field+".container", "%s is kept while it is stopped; leave out live:", p.Container)
+		if p.Container != "" && d.Quiesce == LeaveUnit {
+			bad(field+".container", "%s is kept while it is stopped or paused; leave out quiesce: none", p.Container)
 		}
 		k, resource := p.kindOf()
 		// A folder may be a repository as well.

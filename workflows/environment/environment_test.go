@@ -235,7 +235,7 @@ func TestADiskIsPutBackBeforeDatabases(t *testing.T) {
 		`keep-root [stop] disk.checkpoint {"disk":"/srv/root.qcow2"}`,
 		`start [keep-root] unit.start {"if":"${{ steps.stop.outputs.ran }}","unit":"vm"}`,
 	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
-	d.Live = true
+	d.Quiesce = LeaveUnit
 	require.NoError(t, d.Check())
 	require.Equal(t, []string{
 		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
@@ -257,8 +257,9 @@ func TestADiskIsPutBackBeforeDatabases(t *testing.T) {
 	at := time.Unix(0, 0)
 	require.Equal(t, RestoreDisks, d.Stages([]Done{{Entry: activities.Entry{Step: "restore-root"}, Began: at, Ended: at}})[0].Stage)
 	for src, wrong := range map[string]string{
-		"name: a\nlive: true\nparts: {x: {folder: /x}}":                      "live: it is about a unit",
-		"name: a\nunit: u\nlive: true\nparts: {x: {container: web}}":         "parts.x.container: web is kept while it is stopped",
+		"name: a\nquiesce: pause\nparts: {x: {folder: /x}}":                  "quiesce: it is about a unit",
+		"name: a\nunit: u\nquiesce: halt\nparts: {x: {folder: /x}}":          `quiesce: "halt" must be stop, pause or none`,
+		"name: a\nunit: u\nquiesce: none\nparts: {x: {container: web}}":      "parts.x.container: web is kept while it is stopped or paused",
 		"name: a\nparts: {x: {disk: x.qcow2}}":                               `parts.x.disk: "x.qcow2" must be an absolute path`,
 		"name: a\nparts: {x: {disk: /srv/x.qcow2}, all: {folder: /srv}}":     "parts.x.disk: /srv/x.qcow2 is in the folder of part all",
 		"name: a\nparts: {x: {disk: /srv/x.qcow2}, y: {disk: /srv/x.qcow2}}": "parts.y: /srv/x.qcow2 is already the part x",
@@ -336,4 +337,25 @@ func TestStagesPassInTheirOrder(t *testing.T) {
 	require.Equal(t, before, pass("keep-uploads"))
 	require.Equal(t, before, pass("restore-orders"), "files are first")
 	require.Equal(t, append(before, RestoreFiles, RestoreDatabases), pass("restore-code"))
+}
+
+// TestAContainerCanBePausedForACheckpoint and is stopped for a rollback all the same.
+func TestAContainerCanBePausedForACheckpoint(t *testing.T) {
+	d := parse(t, "name: shop\nunit: web\nquiesce: pause\nparts: {data: {volume: data}}")
+	require.Equal(t, []string{
+		`was-healthy [] unit.health {"must":false,"unit":"web"}`,
+		`ahead-data [] folder.checkpoint {"volume":"data"}continue`,
+		`stop [was-healthy ahead-data] unit.pause {"unit":"web"}`,
+		`keep-data [stop] folder.checkpoint {"volume":"data"}`,
+		`start [keep-data] unit.resume {"if":"${{ steps.stop.outputs.ran }}","unit":"web"}`,
+	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
+	to := Checkpoint{ID: "cp-1", Parts: []KeptPart{{Name: "data", Kind: "volume", Resource: "data", Snapshot: "cp-a"}}}
+	require.Contains(t, written(t, d.RollbackTask("web-1", to, "ann")), `stop [tasks] unit.stop {"unit":"web"}`)
+	done := func(step string, ran bool) Done {
+		return Done{Entry: activities.Entry{Step: step}, Result: activities.Result{Outputs: map[string]any{"ran": ran}}}
+	}
+	require.True(t, isQuiesced([]Done{done("stop", true), done("start", false)}))
+	require.True(t, isQuiesced([]Done{done("stop", false)}), "it did not run")
+	require.False(t, isQuiesced([]Done{done("stop", true), done("start", true)}), "somebody has let it go on")
+	require.False(t, isQuiesced([]Done{done("was-healthy", true)}))
 }

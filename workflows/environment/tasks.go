@@ -164,17 +164,22 @@ func (t *draft) unit() map[string]any {
 	return with
 }
 
-// CheckpointTask is the task that takes a checkpoint: all parts beside each other, while the unit
-// is stopped unless it goes on running, or nothing.
+// CheckpointTask is the task that takes a checkpoint: all parts beside each other, while the unit is
+// quiesced.
 func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 	t := d.newDraft(host, agent, "take checkpoint %s of environment %s", id, d.Name)
 	before := t.ask()
-	if !t.Live {
-		before = t.stop(append(before, t.readAhead()...))
+	quiesces := t.Unit != "" && t.Quiesce != LeaveUnit
+	hold, letGo := "unit.stop", "unit.start"
+	if t.Quiesce == PauseUnitFor {
+		hold, letGo = "unit.pause", "unit.resume"
+	}
+	if quiesces {
+		before = []string{t.add(step{ID: stopStep, Uses: hold, With: t.unit(), Needs: append(before, t.readAhead()...)})}
 	}
 	after := t.capture(keepPrefix, "", before)
-	if t.Unit != "" && !t.Live {
-		after = []string{t.add(step{ID: startStep, Uses: "unit.start", Needs: after,
+	if quiesces {
+		after = []string{t.add(step{ID: startStep, Uses: letGo, Needs: after,
 			With: map[string]any{"unit": t.Unit, "if": "${{ steps." + stopStep + ".outputs.ran }}"}})}
 	}
 	for _, name := range t.partNames() {

@@ -52,6 +52,7 @@ type Client interface { //nolint:interfacebloat // it is one client, and each me
 	ContainerStart(ctx context.Context, container string, options container.StartOptions) error
 	ContainerStop(ctx context.Context, container string, options container.StopOptions) error
 	ContainerUpdate(ctx context.Context, container string, config container.UpdateConfig) (container.UpdateResponse, error)
+	ContainerPause(ctx context.Context, container string) error
 	ContainerUnpause(ctx context.Context, container string) error
 	ContainerKill(ctx context.Context, container, signal string) error
 	ContainerWait(ctx context.Context, container string, condition container.WaitCondition) (<-chan container.WaitResponse,
