@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/events"
+	"github.com/docker/docker/api/types/filters"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
@@ -64,14 +67,31 @@ func (p *parts) startWorker(ctx context.Context) (o *ours, err error) {
 	}
 	p.closers = append(p.closers, o.worker.Stop)
 	_, err = o.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: environment.WorkflowID(name), TaskQueue: queue},
-		environment.WorkflowType, environment.Start{Document: environment.Document{
-			Name: name, Unit: "app", Parts: map[string]environment.Part{
-				"app": {Container: boxName}, "data": {Volume: boxName}, "code": {Git: p.code()}, "rows": {Postgres: databaseName},
-			}, Retention: environment.Retention{Last: 100}}})
+		environment.WorkflowType, environment.Start{Document: o.document(environment.StopUnitFor)})
 	return o, err
 }
 
-// checkpoint takes one, and says how long the container was stopped.
+func (p *parts) document(quiesce environment.Quiesce) environment.Document {
+	return environment.Document{Name: name, Unit: "app", Quiesce: quiesce, Parts: map[string]environment.Part{
+		"app": {Container: boxName}, "data": {Volume: boxName}, "code": {Git: p.code()}, "rows": {Postgres: databaseName},
+	}, Retention: environment.Retention{Last: 100}}
+}
+
+// pause has the container paused for checkpoints from now on.
+func (o *ours) pause(ctx context.Context) error {
+	return o.update(ctx, environment.UpdateApply, o.document(environment.PauseUnitFor), nil)
+}
+
+func (o *ours) update(ctx context.Context, update string, request, result any) error {
+	handle, err := o.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: environment.WorkflowID(name),
+		UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted})
+	if err != nil {
+		return err
+	}
+	return handle.Get(ctx, result)
+}
+
+// checkpoint takes one, and says how long the container was stopped or paused.
 func (o *ours) checkpoint(ctx context.Context) (id string, down time.Duration, err error) {
 	o.taken++
 	id = fmt.Sprintf("cp-%d", o.taken)
@@ -87,30 +107,42 @@ func (o *ours) rollBack(ctx context.Context, to string) (down time.Duration, err
 }
 
 func (o *ours) ask(ctx context.Context, update string, result, request any) (down time.Duration, err error) {
-	handle, err := o.client.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{WorkflowID: environment.WorkflowID(name),
-		UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted})
-	if err == nil {
-		err = handle.Get(ctx, result)
-	}
-	if err != nil {
+	began := time.Now()
+	if err := o.update(ctx, update, request, result); err != nil {
 		return 0, err
 	}
-	return o.wasDown(ctx)
+	return o.wasDown(ctx, began)
 }
 
-// wasDown is how long the container was stopped the last time.
-func (p *parts) wasDown(ctx context.Context) (time.Duration, error) {
-	c, err := p.engine.ContainerInspect(ctx, boxName)
-	if err != nil {
-		return 0, err
+// wasDown is how long the container was stopped or paused since a moment, as the engine tells.
+func (p *parts) wasDown(ctx context.Context, since time.Time) (time.Duration, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	told, failed := p.engine.Events(ctx, events.ListOptions{
+		Since: since.Format(time.RFC3339Nano), Until: time.Now().Format(time.RFC3339Nano),
+		Filters: filters.NewArgs(filters.Arg("container", boxName), filters.Arg("event", "die"), filters.Arg("event", "start"),
+			filters.Arg("event", "pause"), filters.Arg("event", "unpause")),
+	})
+	var times []int64
+	for {
+		select {
+		case e := <-told:
+			times = append(times, e.TimeNano)
+		case err := <-failed:
+			if !errors.Is(err, io.EOF) {
+				return 0, err
+			}
+			if len(times) < 2 {
+				return 0, fmt.Errorf("the engine tells of no stop and start of the container: %d events", len(times))
+			}
+			return time.Duration(times[len(times)-1] - times[0]), nil
+		}
 	}
-	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
-	began, failed := time.Parse(time.RFC3339Nano, c.State.StartedAt)
-	return began.Sub(ended), errors.Join(err, failed)
 }
 
 // restart is how long a stop and a start take.
 func (p *parts) restart(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
 	err := p.engine.ContainerStop(ctx, boxName, container.StopOptions{})
 	if err == nil {
 		err = p.engine.ContainerStart(ctx, boxName, container.StartOptions{})
@@ -118,7 +150,7 @@ func (p *parts) restart(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	return p.wasDown(ctx)
+	return p.wasDown(ctx, began)
 }
 
 // kept is what the store of folders takes on its disk, by what the parts take on theirs; the
