@@ -81,7 +81,9 @@ func boxes(t testing.TB, dir string) (one, two *containertest.Box) {
 	return one, two
 }
 
-func pause(t testing.TB, b *containertest.Box) { require.NoError(t, b.ContainerPause(t.Context(), b.Name)) }
+func pause(t testing.TB, b *containertest.Box) {
+	require.NoError(t, b.ContainerPause(t.Context(), b.Name))
+}
 
 // boxIn is the name of a container that boxes has started.
 func boxIn(dir, name string) string {

@@ -120,8 +120,8 @@ func (p *parts) wasDown(ctx context.Context, since time.Time) (time.Duration, er
 	defer cancel()
 	told, failed := p.engine.Events(ctx, events.ListOptions{
 		Since: since.Format(time.RFC3339Nano), Until: time.Now().Format(time.RFC3339Nano),
-		Filters: filters.NewArgs(filters.Arg("container", boxName), filters.Arg("event", "die"), filters.Arg("event", "start"),
-			filters.Arg("event", "pause"), filters.Arg("event", "unpause")),
+		Filters: filters.NewArgs(filters.Arg("container", boxName), filters.Arg("event", "die"),
+			filters.Arg("event", "start"), filters.Arg("event", "pause"), filters.Arg("event", "unpause")),
 	})
 	var times []int64
 	for {
