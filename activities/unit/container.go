@@ -70,8 +70,9 @@ func (b box) switchTo(ctx context.Context, run bool) error {
 func (b box) setPaused(ctx context.Context, paused bool) error {
 	err := b.engine.ContainerPause(ctx, b.name)
 	if paused {
-		if c, lookErr := b.engine.ContainerInspect(ctx, b.name); lookErr == nil && c.State.Paused {
-			return nil // it was already
+		c, lookErr := b.engine.ContainerInspect(ctx, b.name)
+		if lookErr == nil && (c.State.Paused || engine.IsAtRest(c)) {
+			return nil // it does not run as it is
 		}
 		return engine.Explain("pausing container "+b.name, err)
 	}
