@@ -2,12 +2,11 @@ package disk
 
 import (
 	"context"
-	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // scene is what a step's checks see: what programs on the host can see.
@@ -25,8 +24,5 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	for i, arg := range argv {
 		args[i] = strings.ReplaceAll(arg, "{path}", s.disk)
 	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.WaitDelay = time.Second // its children may hold on to its output
-	cmd.Dir, cmd.Env = "/", childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, "/", childenv.Minimal(), args...)
 }

@@ -2,13 +2,13 @@ package environment
 
 import (
 	"context"
-	"os/exec"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // record says what a step asks for.
@@ -179,7 +179,5 @@ func (scene) ReadFile(context.Context, string) ([]byte, error) {
 }
 
 func (scene) Run(ctx context.Context, argv []string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = "/", childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, "/", childenv.Minimal(), argv...)
 }

@@ -7,16 +7,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // scene is what checks read: what is staged, if there is a draft, otherwise the files themselves.
@@ -120,11 +119,7 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 		}
 		args[i] = s.redirectToStage(arg)
 	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.WaitDelay = time.Second // its children may hold on to its output
-	cmd.Dir = s.root.path
-	cmd.Env = childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, s.root.path, childenv.Minimal(), args...)
 }
 
 // redirectToStage replaces each path of the step's own files in an argument with the path of its

@@ -131,6 +131,7 @@ func TestChecksSeeWhatIsStagedAndThenWhatIsThere(t *testing.T) {
 		run(activities.Staged, "grep", "-q", "another", b.path("old.json.bak")),
 		run(activities.Live, "grep", "-q", "2", b.path("old.json")),
 		run(activities.Staged, "sh", "-c", `test -z "$WORKERS_OWN"`),
+		run(activities.Staged, "sh", "-c", "sleep 1000 & exit 0"),
 		{When: activities.Live, Exists: &activities.ExistsCheck{Path: b.path("x/new.json")}},
 	}
 	e := b.entry()

@@ -3,13 +3,12 @@ package folder
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // scene is what a step's checks see: the folder.
@@ -41,9 +40,5 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	for i, arg := range argv {
 		args[i] = strings.ReplaceAll(arg, "{path}", s.path)
 	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.WaitDelay = time.Second // its children may hold on to its output
-	cmd.Dir = "/"
-	cmd.Env = childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, "/", childenv.Minimal(), args...)
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // placeChecks says of each check when it runs: a query in the transaction of the step, by its
@@ -87,9 +86,5 @@ func (s scene) Run(ctx context.Context, argv []string) ([]byte, error) {
 	for i, arg := range argv {
 		args[i] = strings.ReplaceAll(arg, "{path}", s.database)
 	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.WaitDelay = time.Second // its children may hold on to its output
-	cmd.Dir = "/"
-	cmd.Env = childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, "/", childenv.Minimal(), args...)
 }

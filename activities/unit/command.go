@@ -12,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/activities/isolated"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // The exit statuses of a program that says that a unit does not run. With systemd, 1 says that it
@@ -109,7 +110,5 @@ func (scene) ReadFile(context.Context, string) ([]byte, error) {
 }
 
 func (scene) Run(ctx context.Context, argv []string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = "/", childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, "/", childenv.Minimal(), argv...)
 }

@@ -3,11 +3,11 @@ package wait
 import (
 	"context"
 	"errors"
-	"os/exec"
 	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // For is the name of the action.
@@ -115,7 +115,5 @@ func (scene) ReadFile(context.Context, string) ([]byte, error) {
 }
 
 func (scene) Run(ctx context.Context, argv []string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = "/", childenv.List(childenv.Minimal())
-	return cmd.CombinedOutput()
+	return shortlived.Output(ctx, "/", childenv.Minimal(), argv...)
 }

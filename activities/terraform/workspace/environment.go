@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/terraform/run"
 	"github.com/seed-62bf7108/unwind/internal/childenv"
 	"github.com/seed-62bf7108/unwind/internal/confine"
+	"github.com/seed-62bf7108/unwind/internal/shortlived"
 )
 
 // cacheVar names Terraform's cache of providers.
@@ -131,9 +132,7 @@ func (h *Host) RunProgram(ctx context.Context, dir string, l confine.Limits, arg
 	}
 	env := childenv.Minimal()
 	env[run.OrderVar] = run.Order{Terraform: program, Limits: l}.String()
-	c := exec.CommandContext(ctx, h.front, argv[1:]...)
-	c.Dir, c.Env = dir, childenv.List(env)
-	return c.CombinedOutput()
+	return shortlived.Output(ctx, dir, env, append([]string{h.front}, argv[1:]...)...)
 }
 
 // UnconfinedNotice says that this host cannot confine what Terraform runs; nil where it can.
