@@ -88,6 +88,16 @@ func TestAMissingHostDoesNotHoldUpAPause(t *testing.T) {
 	require.Equal(t, compensations.Unwound, report.Status)
 }
 
+// Nor does an open breaker: the next run asks again.
+func TestAnOpenBreakerDoesNotHoldUpAPause(t *testing.T) {
+	s := &script{world: &world{undo: cutOff("b", 2)}, steps: chain("a", "b")}
+	report, runs := unwindInRuns(t, s, 1)
+	require.Equal(t, 4, runs)
+	require.Equal(t, []string{"undo b", "undo b", "undo b", "undo a"}, s.world.calls)
+	require.Equal(t, []string{"b waiting", "b waiting"}, s.alerts)
+	require.Equal(t, compensations.Unwound, report.Status)
+}
+
 func TestAPausedPartIsFinishedInTheNextRun(t *testing.T) {
 	// a and what builds on it are undone, one in each run: c is skipped, so b waits for a person, who
 	// retries it alone. Then only the first run knew that c is one of them.

@@ -92,7 +92,8 @@
 //
 // A [Resolution] carries the digest of the park that was shown ([Saga.Report], by a query), so that
 // it can decide no other one. [Options].Alert is called when something is parked. An undo that no
-// worker takes shows as [Waiting], and goes on by itself when one is back.
+// worker takes, or whose activity returns an application error of type BreakerOpen, shows as
+// [Waiting], and goes on by itself.
 //
 // # Endings that run no workflow code
 //

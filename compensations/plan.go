@@ -17,7 +17,7 @@ const (
 	Registered UndoState = "registered" // the task is going forward
 	Pending    UndoState = "pending"    // to be undone when its turn comes
 	Running    UndoState = "undoing"    // its undo is scheduled
-	Waiting    UndoState = "waiting"    // no worker serves its place: its undo goes on by itself when one is back
+	Waiting    UndoState = "waiting"    // no worker serves its place, or a circuit breaker is open: it goes on by itself
 	Parked     UndoState = "parked"     // a person must resolve it
 	Settled    UndoState = "settled"    // undone, with an outcome
 	Accepted   UndoState = "accepted"   // left as it is, by a person or because the step says so; what it needs goes on
@@ -38,6 +38,8 @@ type item struct {
 	// the final state that a person chose while it waited for its host; reached when nothing can act
 	// any more
 	chosen UndoState
+	// behindBreaker: what it waits for is a circuit breaker, which concerns no other entry of its queue
+	behindBreaker bool
 	findings
 
 	needs    []*item // in the same unwinding
@@ -92,7 +94,7 @@ type plan struct {
 	ready  itemHeap // pending items that nothing holds back
 
 	waiting      map[string]int     // the number of undos that wait for a worker, by task queue
-	unserved     int                // their sum
+	unserved     int                // of those that wait, for a worker or for a circuit breaker
 	queuedBehind map[string][]*item // ready items that wait behind those
 	running      int                // the number of undos scheduled on queues that are served
 
@@ -147,12 +149,13 @@ func (p *plan) setState(it *item, s UndoState) {
 		p.started = append(p.started, it)
 	}
 	if queue := it.entry.Place.Queue; (was == Waiting) != (s == Waiting) {
+		change := -1
 		if s == Waiting {
-			p.waiting[queue]++
-			p.unserved++
-		} else {
-			p.waiting[queue]--
-			p.unserved--
+			change = 1
+		}
+		p.unserved += change
+		if !it.behindBreaker {
+			p.waiting[queue] += change
 		}
 		if p.waiting[queue] == 0 {
 			for _, behind := range p.queuedBehind[queue] {

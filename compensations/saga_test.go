@@ -478,15 +478,47 @@ func TestAForcePolicyGivesUpOnEverChangingDrift(t *testing.T) {
 	require.Equal(t, []string{"accept by eve"}, report.Steps[0].Notes, "what was not overwritten is not said to be")
 }
 
-func TestABreakerThatStaysOpenParksWhenTheBudgetIsSpent(t *testing.T) {
-	w := &world{forward: failing("a"), undo: func(string, int, activities.Decision) (activities.Undone, error) {
-		return activities.Undone{}, temporal.NewNonRetryableApplicationError("open", string(activities.BreakerOpen), nil)
-	}}
+// cutOff is the undo of a world in which the breaker of a step's dependency is open for so many calls.
+func cutOff(by string, calls int) func(string, int, activities.Decision) (activities.Undone, error) {
+	return func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == by && n <= calls {
+			return activities.Undone{}, temporal.NewNonRetryableApplicationError("open", string(activities.BreakerOpen), nil)
+		}
+		return restored, nil
+	}
+}
+
+// An open breaker is no answer of the world: the undo waits beyond its budget, holds back only what it
+// needs, and goes on by itself.
+func TestAnOpenBreakerIsWaitedForBeyondTheBudget(t *testing.T) {
+	w := &world{forward: failing("d"), undo: cutOff("c", 40)}
 	r := newRun(t, w)
-	r.resolve(24*time.Hour, "a", compensations.Accept)
-	report := r.report([]plain{{ID: "a"}})
-	require.Contains(t, report.Steps[0].Reason, "not done within 10m0s: BreakerOpen: open")
-	require.Less(t, w.seen["a"], 12)
+	r.env.RegisterDelayedCallback(func() {
+		v, err := r.env.QueryWorkflow("report")
+		require.NoError(t, err)
+		var now compensations.Report
+		require.NoError(t, v.Get(&now))
+		require.Equal(t, "waiting for the circuit breaker of Do", now.Steps[2].Reason)
+		require.Equal(t,
+			map[string]string{"a": "pending ", "b": "settled restored", "c": "waiting ", "d": "settled restored"},
+			outcomes(now))
+	}, 5*time.Hour)
+	report := r.report([]plain{{ID: "a"}, {ID: "b"}, {ID: "c", Needs: []string{"a"}}, {ID: "d"}})
+	require.Equal(t, slices.Concat([]string{"do a", "do b", "do c", "do d", "undo d", "undo c", "undo b"},
+		slices.Repeat([]string{"undo c"}, 40), []string{"undo a"}), w.calls)
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Empty(t, report.Steps[2].Reason)
+}
+
+func TestAPersonMayEndTheWaitForABreaker(t *testing.T) {
+	w := &world{forward: failing("b"), undo: cutOff("b", 1000)}
+	r := newRun(t, w)
+	r.resolve(time.Hour, "b", compensations.Retry) // refused: it goes on by itself
+	r.resolve(2*time.Hour, "b", compensations.Accept)
+	report := r.report(chain("a", "b"))
+	require.Equal(t, map[string]string{"a": "settled restored", "b": "accepted failed"}, outcomes(report))
+	require.Equal(t, []string{"accept by eve"}, report.Steps[1].Notes)
+	require.Less(t, w.seen["b"], 25, "the pauses grow")
 }
 
 func TestAnUndoThatFailsForMinutesSaysWhyAndIsTriedOn(t *testing.T) {

@@ -113,7 +113,7 @@ func (s *Saga) mayStart() bool {
 // isIdle reports whether no activity of the unwinding is pending.
 func (s *Saga) isIdle() bool { return s.plan.running == 0 && s.plan.unserved == 0 && s.alerts == 0 }
 
-// recallWaiting cancels the undos that wait for their host.
+// recallWaiting cancels the undos that wait for their host, or for a circuit breaker.
 func (s *Saga) recallWaiting() {
 	for _, it := range s.plan.items {
 		if it.state == Waiting {
@@ -152,6 +152,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	limits := Limits{Attempt: policy.Attempt, Heartbeat: policy.Heartbeat}
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	tries := newTries(policy.Attempts)
+	defer func() { it.behindBreaker = false }()
 	for {
 		undone, err := s.runUndo(ctx, it,
 			spell{tries.next, hostWait, max(policy.Within-workflow.Now(ctx).Sub(began), time.Second)})
@@ -162,9 +163,10 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		var timeout *temporal.TimeoutError
 		var app *temporal.ApplicationError
 		isUnserved := errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
-		if it.state == Waiting && !isUnserved {
-			s.plan.setState(it, Running) // its host is back
-			it.Reason = ""
+		isCutOff := errors.As(err, &app) && app.Type() == string(activities.BreakerOpen)
+		if it.state == Waiting && (it.behindBreaker != isCutOff || !isUnserved && !isCutOff) {
+			s.plan.setState(it, Running) // what it waited for is there
+			it.Reason, it.behindBreaker = "", false
 		}
 		switch {
 		case err == nil && it.overwritesDrift(undone):
@@ -182,17 +184,26 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 			s.plan.setState(it, Pending)
 			return
 		case isUnserved:
-			s.markWaiting(ctx, it)
+			s.markWaiting(ctx, it, DescribePlace(it.entry.Place))
 			if s.options.Pause() {
 				s.plan.setState(it, Pending)
 				return
 			}
 			began, hostWait = workflow.Now(ctx), min(2*hostWait, maxHostWait)
 			continue
+		case isCutOff: // the world was not asked, so this is no try of its undo
+			it.behindBreaker = true
+			s.markWaiting(ctx, it, "the circuit breaker of "+it.entry.Action)
+			if s.options.Pause() {
+				s.plan.setState(it, Pending)
+				return
+			}
+			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
+			_ = workflow.Sleep(ctx, pause)
+			began = workflow.Now(ctx)
+			continue
 		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
 			continue
-		case errors.As(err, &app) && app.Type() == string(activities.BreakerOpen):
-			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
 		case temporal.IsCanceledError(err): // nobody asked for it: a worker let go of the attempt
 		case tries.goOn(err):
 			pause = time.Minute
@@ -240,14 +251,15 @@ func (it *item) overwritesDrift(undone activities.Undone) bool {
 		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced && !it.Signed
 }
 
-// markWaiting shows that no worker serves the entry's place.
-func (s *Saga) markWaiting(ctx workflow.Context, it *item) {
+// markWaiting shows what an undo waits for that goes on by itself: a worker on the entry's place, or
+// a circuit breaker.
+func (s *Saga) markWaiting(ctx workflow.Context, it *item, what string) {
 	first := it.state != Waiting
 	if first {
 		it.Parks++
 	}
 	it.Shown = ""
-	it.Reason = "waiting for " + DescribePlace(it.entry.Place)
+	it.Reason = "waiting for " + what
 	s.plan.setState(it, Waiting)
 	if first {
 		s.plan.announceItem(it)
