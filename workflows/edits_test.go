@@ -188,6 +188,20 @@ func TestAnEditThatDoesNotFitDecidesNothing(t *testing.T) {
 	}
 }
 
+// A later step that waits for the edited one, if only through another, keeps its place behind it.
+func TestAnEditMayTouchWhatAStepThatWaitsForItTouches(t *testing.T) {
+	w := editable(nil)
+	w.steps = append(w.steps, chain("d")...)
+	stepByID(w.steps, "c").Keys, stepByID(w.steps, "d").Keys = []string{"fake:/between"}, []string{"fake:/later"}
+	stepByID(w.steps, "d").Needs = []string{"c"}
+	r := newRun(t, w)
+	r.runAfter(time.Hour, func() { r.edit(`{"path":"/later"}`) })
+	r.runAfter(2*time.Hour, func() { r.decide(protocol.SignalApprove) })
+	_, err := r.report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do a", "plan b", "undo b", "plan b", "do b", "do c", "do d"}, w.calls)
+}
+
 func TestAnEditOutlivesItsRun(t *testing.T) {
 	var ran []activities.Forward
 	l := &chained{T: t, world: editable(&ran)}

@@ -178,8 +178,8 @@ func TestATaskThatEndsWhileAStepIsParkedUnwinds(t *testing.T) {
 func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 	w := asking(nil)
 	w.steps = append(w.steps, chain("e")...)
-	stepByID(w.steps, "e").Needs = []string{"c"}
-	stepByID(w.steps, "e").Keys = []string{"fake:/later"}
+	stepByID(w.steps, "e").Needs, stepByID(w.steps, "e").Keys = []string{"a"}, []string{"fake:/later"}
+	stepByID(w.steps, "e").Gate = task.Gate{Mode: task.GateAsk, Limit: 24 * time.Hour}
 	stepByID(w.steps, "c").Keys, stepByID(w.steps, "d").Keys = []string{"fake:/wrong"}, []string{"fake:/done"}
 	r := newRun(t, w)
 	send := func(change func(*protocol.Resolution)) {
@@ -203,7 +203,10 @@ func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 		send(func(*protocol.Resolution) {})                                                  // the first of two decides
 		send(func(d *protocol.Resolution) { d.With = json.RawMessage(`{"path":"/right"}`) }) // the second does not
 	})
-	r.runAfter(6*time.Hour, func() { r.resolve(compensations.Retry, `{"path":"/done"}`) })
+	r.runAfter(6*time.Hour, func() {
+		r.resolve(compensations.Retry, `{"path":"/done"}`)
+		r.decide(protocol.SignalApprove)
+	})
 	r.runAfter(7*time.Hour, func() { r.resolve(compensations.Retry, `{"path":"/right"}`) })
 	report, err := r.report()
 	require.NoError(t, err)
@@ -226,7 +229,7 @@ func TestADecisionThatDoesNotFitAParkedStepDecidesNothing(t *testing.T) {
 	require.Len(t, refused, 3)
 	require.Contains(t, refused[0], "with.pth: unknown parameter; did you mean path?")
 	require.Contains(t, refused[1], "refers to step c, which is not done")
-	require.Contains(t, refused[2], "touches what step e touches, which is not-started")
+	require.Contains(t, refused[2], "touches what step e touches, which is at-gate, and does not wait for this one")
 }
 
 func TestACorrectedStepIsUndoneBeforeWhatItsNewParametersBuildOn(t *testing.T) {

@@ -18,7 +18,7 @@ const correction = `{"name": "correction", "session": {}}`
 
 // correctStep compiles other parameters for a step that is parked, or at a gate, and stays as it is in
 // all else. They may refer to what is done, and to the secrets that the step had, and must not touch
-// what an unfinished step touches that neither comes before this one nor after it.
+// what an unfinished step touches that does not wait for this one.
 func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) (task.Step, error) {
 	had := task.SecretsIn(s.Step.With)
 	for _, name := range task.SecretsIn(with) {
@@ -53,11 +53,12 @@ func (t *Task) correctStep(ctx workflow.Context, s *Step, with json.RawMessage) 
 			needs = append(needs, e.Step)
 		}
 	}
+	waiting := s.waiting()
 	for _, other := range t.Schedule.Steps {
-		if other != s && !other.IsOver() && isNew(other.Step.Place.Queue, NamesOf(other.Step)) {
+		if other != s && !other.IsOver() && !waiting[other] && isNew(other.Step.Place.Queue, NamesOf(other.Step)) {
 			return s.Step,
 				protocol.Refusef(
-					"with: touches what step %s touches, which is %s, and neither needs the other: wait until it is done, or "+
+					"with: touches what step %s touches, which is %s, and does not wait for this one: wait until it is done, or "+
 						"write other parameters",
 					other.Step.ID, other.View.State)
 		}

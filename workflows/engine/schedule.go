@@ -186,6 +186,20 @@ func (c *schedule) TakeOut(id string) (view protocol.StepView) {
 	return s.View
 }
 
+// waiting returns the steps that wait for s, or for one that does.
+func (s *Step) waiting() map[*Step]bool {
+	all, queue := map[*Step]bool{}, slices.Clone(s.dependents)
+	for len(queue) > 0 {
+		next := queue[0]
+		queue = queue[1:]
+		if !all[next] {
+			all[next] = true
+			queue = append(queue, next.dependents...)
+		}
+	}
+	return all
+}
+
 // leaveOutDependents leaves out the steps that wait for s, which will not be done. A parked one is
 // left out if it is to run again.
 func (c *schedule) leaveOutDependents(s *Step) {
