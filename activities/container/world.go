@@ -15,6 +15,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container/readonly"
 	"github.com/seed-62bf7108/unwind/activities/container/replace"
 	"github.com/seed-62bf7108/unwind/activities/container/target"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/docker/overlay/helper"
 	"github.com/seed-62bf7108/unwind/activities/docker/overlay/sidecar"
@@ -102,7 +103,8 @@ func New(c Config) (activities.World, error) {
 
 		lateAfter: lateAfter,
 	}
-	replacing := &replace.Action{Store: store, Engine: layered, Leases: leases, Lineage: family}
+	replacing := &replace.Action{Store: store, Engine: layered, Leases: leases, Lineage: family,
+		Journals: aside.Journals{records.Dir(), filepath.Join(state, "folder", "journal")}}
 	return activities.World{
 		Name: "container", Actions: []activities.Action{exec, replacing}, Journal: store.Place,
 		Records: journal.Records{Journal: records, Bytes: exec.bytes}, Prepare: overlays.Prepare, Watch: overlays.Watch,

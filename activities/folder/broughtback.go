@@ -10,7 +10,6 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/blueprint"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
-	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/point"
 	"github.com/seed-62bf7108/unwind/activities/snapshot"
 )
@@ -99,11 +98,7 @@ func (m *remaking) leaveAside(ctx context.Context) error {
 	if err := m.keptAside().StopRestarts(ctx, name); err != nil && !engine.IsNotFound(err) {
 		return err
 	}
-	t, err := m.journal.Token(aside.OwnerOf(m.Aside))
-	if err != nil {
-		return err
-	}
-	if fate, err := t.Fate(); err != nil || fate != journal.Releasing {
+	if isReleasing, err := m.journals.IsReleasing(aside.OwnerOf(m.Aside)); err != nil || !isReleasing {
 		return err
 	}
 	err = m.engine.ContainerRemove(ctx, name, container.RemoveOptions{Force: true})

@@ -306,7 +306,7 @@ func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
 			continue
 		}
 		if !isFound {
-			if isOurs, err := m.mayDrop(name); err != nil {
+			if isOurs, err := m.journals.MayDrop(name, m.entry.Token); err != nil {
 				return err
 			} else if !isOurs {
 				continue
@@ -317,20 +317,6 @@ func (m *remaking) release(ctx context.Context, fate journal.Fate) error {
 		}
 	}
 	return m.sweep(ctx, "")
-}
-
-// mayDrop says that nobody needs any more what holds a name: it is the token's own, or the record of
-// the step that has given it is released. That step drops it otherwise.
-func (m *remaking) mayDrop(name string) (bool, error) {
-	giver := aside.GiverOf(name)
-	if giver == m.entry.Token {
-		return true, nil
-	}
-	t, err := m.journal.Token(giver)
-	if err != nil {
-		return false, err
-	}
-	return t.IsReleased()
 }
 
 // ownNames are those that the token has given or held.

@@ -34,5 +34,6 @@ func (s *Settings) Check(_ activities.Opening, bad activities.Bad) error {
 
 // Open implements activities.Settings.
 func (s *Settings) Open(o activities.Opening) (activities.World, error) {
-	return New(Config{State: filepath.Join(o.State, "folder"), Roots: s.Roots, Engine: s.Engine, LookOnly: o.LookOnly})
+	return New(Config{State: filepath.Join(o.State, "folder"), Roots: s.Roots, Engine: s.Engine,
+		Others: []string{filepath.Join(o.State, "container")}, LookOnly: o.LookOnly})
 }

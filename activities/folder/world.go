@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/docker/aside"
 	"github.com/seed-62bf7108/unwind/activities/docker/engine"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 	"github.com/seed-62bf7108/unwind/activities/snapshot"
@@ -24,6 +25,9 @@ type Config struct {
 	// Engine is the address of the Docker engine whose volumes and containers steps may keep and put
 	// back. Defaults to none.
 	Engine string
+	// Others are the folders of the journals of other worlds of this host whose steps set containers
+	// aside. Defaults to none.
+	Others []string
 	// LookOnly opens the world for its Specs and for Preflight only, and makes nothing.
 	LookOnly bool
 }
@@ -33,6 +37,8 @@ type world struct {
 	engine  engine.Client // nil: none
 	store   *snapshot.Store
 	journal *journal.Journal
+	// journals are this one and those of other worlds that set containers aside.
+	journals aside.Journals
 }
 
 // root is an allowed folder.
@@ -82,6 +88,7 @@ func New(c Config) (activities.World, error) {
 	if w.store, err = snapshot.Open(filepath.Join(c.State, "store")); err != nil {
 		return activities.World{}, err
 	}
+	w.journals = append(aside.Journals{w.journal.Dir()}, c.Others...)
 	opened.Journal = func(context.Context) (string, error) { return w.journal.Mark() }
 	opened.Records = journal.Records{Journal: w.journal}
 	return opened, nil

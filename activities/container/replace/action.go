@@ -28,6 +28,8 @@ type Action struct {
 	Engine  target.Engine
 	Leases  *lease.Leases
 	Lineage *lineage.Lineage
+	// Journals are those of this host whose steps set containers aside.
+	Journals aside.Journals
 }
 
 // params are what a task file writes below with:.

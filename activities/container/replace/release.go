@@ -37,7 +37,7 @@ func (a *Action) Release(ctx context.Context, e activities.Entry) error {
 	if err != nil {
 		return err
 	}
-	if err := a.dropNames(ctx, names, fate, rec, old.ID); err != nil {
+	if err := a.dropNames(ctx, e.Token, names, fate, rec, old.ID); err != nil {
 		return err
 	}
 	bulk, err := filepath.Glob(filepath.Join(t.Dir(), "*.gz"))
@@ -75,8 +75,10 @@ func (a *Action) ownNames(ctx context.Context, t *journal.Token, token string, r
 
 // dropNames removes whatever has one of these names of a token: after a commit the old container,
 // after an undo what fences it, and never the old one; unless that has been made anew since, so
-// that it is not what was put aside any more.
-func (a *Action) dropNames(ctx context.Context, names []string, fate journal.Fate, rec stepRecord, old string) error {
+// that it is not what was put aside any more. What fences a later step, which has given the name,
+// stays for as long as the record of that.
+func (a *Action) dropNames(ctx context.Context, token string, names []string, fate journal.Fate, rec stepRecord,
+	old string) error {
 	for _, name := range names {
 		holder, err := engine.FindHolder(ctx, a.Engine, name)
 		if err != nil {
@@ -84,6 +86,13 @@ func (a *Action) dropNames(ctx context.Context, names []string, fate journal.Fat
 		}
 		if holder == "" || fate == journal.Undoing && (rec.Old.ContainerJSONBase == nil || holder == rec.Old.ID) {
 			continue
+		}
+		if fate == journal.Undoing {
+			if mayDrop, err := a.Journals.MayDrop(name, token); err != nil {
+				return err
+			} else if !mayDrop {
+				continue
+			}
 		}
 		drop := a.Lineage.RemoveMade
 		if holder == old {
