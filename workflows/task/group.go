@@ -226,13 +226,17 @@ func (e *expander) expandGroup(n *node, at *trail) (steps []*node) {
 	if g.Needs.written {
 		needs = e.resolveNeeds(n.findValue("needs"))
 	}
-	batches := 1
+	nth := 0
 	for size := int(g.Canary); len(all) > 0; size = int(g.Batch) {
 		batch := all[:min(size, len(all))]
 		all = all[len(batch):]
-		if g.Pause.node != nil && len(steps) > 0 {
-			batches++
-			stop := g.pauseBefore(batch, len(all), batches, needs, at)
+		nth++
+		pauses := g.Pause.node != nil && nth > 1
+		if pauses || len(needs.items)*len(batch) > maxPairs {
+			stop := g.stepBefore(batch, len(all), nth, needs, at)
+			if pauses {
+				g.addPause(stop, describeBatch(batch, len(all)))
+			}
 			needs = listOf([]string{stop.findValue("id").text}, n)
 			steps = append(steps, stop)
 		}
@@ -252,31 +256,46 @@ func (e *expander) expandGroup(n *node, at *trail) (steps []*node) {
 	return steps
 }
 
-// pauseBefore returns the step between the batch before and the next one, the nth.
-func (g *group) pauseBefore(batch []target, after, nth int, needs *node, at *trail) *node {
-	n := g.Pause.node
-	word := func(s string) *node { return &node{kind: text, text: s, line: n.line, column: n.column} }
-	newMap := func() *node { return &node{kind: object, line: n.line, column: n.column} }
-	step, with := newMap(), newMap()
-	step.origin = &origin{at: at.key("pause")}
-	step.addField("id", word(fmt.Sprintf("%s-batch-%d", g.ID, nth)))
-	step.addField("uses", word(pauseAction))
-	follow := describeBatch(batch, after)
-	if n.text == pauseGate {
-		gate := newMap()
-		gate.addField("mode", word(string(GateAsk)))
-		gate.addField("why", word(Escape(follow)))
-		step.addField("gate", gate)
-	} else {
-		with.addField("for", n)
+// maxPairs is how many steps of a batch times steps that they wait for there may be without a step
+// between them. Each pair stands in the ledger, so two batches of a thousand would make a million.
+const maxPairs = 2500
+
+// stepBefore returns a step between what comes before a batch, the nth, and the batch.
+func (g *group) stepBefore(batch []target, after, nth int, needs *node, at *trail) *node {
+	n := needs
+	if g.Pause.node != nil {
+		n, at = g.Pause.node, at.key("pause")
 	}
-	step.addField("name", word(Escape(clip(follow))))
-	step.addField("with", with)
+	step := &node{kind: object, line: n.line, column: n.column, origin: &origin{at: at}}
+	step.addField("id", n.word(fmt.Sprintf("%s-batch-%d", g.ID, nth)))
+	step.addField("uses", n.word(pauseAction))
+	step.addField("name", n.word(Escape(clip(describeBatch(batch, after)))))
 	step.addField("needs", needs)
 	if g.OnFailure.node != nil {
 		step.addField("on_failure", g.OnFailure.node)
 	}
 	return step
+}
+
+// addPause has a step before a batch wait for a person, who is told what follows, or for a time.
+func (g *group) addPause(step *node, follow string) {
+	n := g.Pause.node
+	newMap := func() *node { return &node{kind: object, line: n.line, column: n.column} }
+	with := newMap()
+	if n.text == pauseGate {
+		gate := newMap()
+		gate.addField("mode", n.word(string(GateAsk)))
+		gate.addField("why", n.word(Escape(follow)))
+		step.addField("gate", gate)
+	} else {
+		with.addField("for", n)
+	}
+	step.addField("with", with)
+}
+
+// word makes a text at the position of a node.
+func (n *node) word(s string) *node {
+	return &node{kind: text, text: s, line: n.line, column: n.column}
 }
 
 // maxFollow is how many characters name the targets of a batch; the others are counted.

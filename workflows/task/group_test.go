@@ -94,15 +94,56 @@ func TestAGroupIsBounded(t *testing.T) {
 	}
 }
 
-// pausing compiles a group of four targets, in batches of two, with more fields.
-func pausing(t *testing.T, more string) *Compiled {
+// waitingCatalog knows wait.for besides.
+func waitingCatalog() Catalog {
 	known := catalog()
 	known.Specs = append(known.Specs, activities.Spec{Name: "wait.for", Keys: []activities.Key{}, ReadOnly: true,
 		Params: []byte(`{"type": "object"}`), Strategy: activities.NoUndo, Risk: activities.Low})
 	known.Journals["wait"] = "none"
+	return known
+}
+
+// Between large batches there is one step, so that what the ledger holds of them grows with the number
+// of targets, and not with its square; the order is that of small ones.
+func TestLargeBatchesWaitForOneStep(t *testing.T) {
+	names := make([]string, 200)
+	for i := range names {
+		names[i] = fmt.Sprint("t", i)
+	}
+	group := func(id string) string {
+		return "- id: " + id + "\n  for_each: [" + strings.Join(names, ", ") + "]\n  canary: 100\n  batch: 100\n" +
+			"  on_failure: rollback_target\n  steps: [{id: s, uses: stripe.customer.create}]\n"
+	}
+	compiled, err := Compile(mustParse(t, "name: t\nsteps:\n"+group("g")+group("h")+
+		"- {id: last, uses: stripe.customer.create, needs: [g]}\n"), waitingCatalog())
+	require.NoError(t, err)
+	batch := func(id string, from int) (ids []string) {
+		for _, name := range names[from : from+100] {
+			ids = append(ids, id+"-"+name+"-s")
+		}
+		return ids
+	}
+	pairs, joins := 0, map[string][]string{}
+	for _, s := range compiled.Steps {
+		pairs += len(s.Needs)
+		if s.Uses == pauseAction {
+			joins[s.ID] = s.Needs
+			require.Equal(t, OnFailure{Do: FailRollbackStep}, s.OnFailure)
+			require.Equal(t, GateOpen, s.Gate.Mode)
+		}
+	}
+	require.Equal(t, map[string][]string{"g-batch-2": batch("g", 0), "h-batch-1": batch("g", 100), "h-batch-2": batch("h", 0)},
+		joins)
+	require.Equal(t, 300+300+100, pairs, "to the steps between, from them, and of the last step")
+	require.Equal(t, []string{"g-batch-2"}, compiled.Steps[101].Needs)
+	require.Equal(t, batch("g", 100), compiled.Steps[len(compiled.Steps)-1].Needs)
+}
+
+// pausing compiles a group of four targets, in batches of two, with more fields.
+func pausing(t *testing.T, more string) *Compiled {
 	src := "name: t\nsteps:\n- id: g\n  for_each: [a, '$${{ b }}', c, d]\n  batch: 2\n  "
 	compiled, err := Compile(mustParse(t, src+more+
-		"\n  steps: [{id: s, uses: stripe.customer.create}, {id: u, uses: stripe.customer.create}]\n"), known)
+		"\n  steps: [{id: s, uses: stripe.customer.create}, {id: u, uses: stripe.customer.create}]\n"), waitingCatalog())
 	require.NoError(t, err)
 	return compiled
 }
