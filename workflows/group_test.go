@@ -111,6 +111,28 @@ func TestWhatBuildsOnATargetIsUndoneWithIt(t *testing.T) {
 	require.Contains(t, outcomes(report), "user settled restored")
 }
 
+// A pivot of another branch may have come between two steps of the target.
+func TestWhatAPivotKeepsOfATargetIsSaid(t *testing.T) {
+	w := groupOf(t, `"on_failure": "rollback_target",`)
+	pivot := *stepByID(w.steps, "after")
+	pivot.ID, pivot.Needs, pivot.Pivot = "p", []string{"g-a-one"}, true
+	w.steps = append(w.steps, pivot)
+	finishLate(w.steps, "g-a-two")
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == "g-a-two" {
+			return activities.Result{}, map[bool]error{true: errAgain, false: errNo}[n == 1]
+		}
+		return activities.Result{}, nil
+	}
+	report, err := newRun(t, w).report()
+	require.NoError(t, err)
+	require.Equal(t, []string{"do before", "do g-a-one", "do g-a-two", "do g-a-two", "do p", "undo g-a-two"},
+		sortRange(w.calls, 2, 5))
+	require.Equal(t, compensations.Partly, report.Status)
+	require.Equal(t, []string{"rolled back, as its on_failure says: CheckFailed: no",
+		"not undone with it, because a pivot that is done came after them: g-a-one"}, notesOf(report, "g-a-two"))
+}
+
 // It does not matter where the chain of runs is cut.
 func TestATargetIsRolledBackInALaterRun(t *testing.T) {
 	for cut := 1; cut <= 12; cut++ {

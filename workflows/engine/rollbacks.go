@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -132,6 +133,9 @@ func (b *rollbacks) decideScope(ctx workflow.Context, r *Rollback) bool {
 	switch s.Step.OnFailure.Do {
 	case task.FailRollbackStep:
 		s.AddNotes("rolled back, as its on_failure says: " + r.Cause.Text)
+		if stays := b.committedOf(s.Step.OnFailure.With); len(stays) > 0 {
+			s.AddNotes("not undone with it, because a pivot that is done came after them: " + strings.Join(stays, ", "))
+		}
 		r.Begun = true
 		b.closeGates(ctx, r)
 		return true
@@ -156,6 +160,16 @@ func (b *rollbacks) decideScope(ctx workflow.Context, r *Rollback) bool {
 	s.AddNotes(fmt.Sprintf("unwound to savepoint %s, %d of %d: %s", name, b.unwound[s.Step.ID], s.Step.OnFailure.Times,
 		r.Cause.Text))
 	return true
+}
+
+// committedOf returns those of the steps of a target, which are all done, that a pivot has put beyond
+// undoing.
+func (b *rollbacks) committedOf(ids []string) []string {
+	open := map[string]bool{}
+	for _, e := range b.saga.Entries() {
+		open[e.Step] = true
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return open[id] })
 }
 
 // closeGates cancels the steps at gates that are undone: they ask again when they are repeated.
