@@ -29,6 +29,9 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(name)
 	}
 	_ = os.Setenv("TEMPORAL_CONFIG_FILE", os.DevNull) // not the profile of who runs the tests
+	if os.Getenv(mortalVar) != "" {
+		serveMortally()
+	}
 	os.Exit(m.Run())
 }
 

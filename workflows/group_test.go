@@ -187,6 +187,35 @@ func TestATargetThatFailsLeavesOutThePausesAfterIt(t *testing.T) {
 	}
 }
 
+// A task that is terminated in the middle of a target's rollback is unwound as a whole: the undo that
+// was cut off is repeated, and the target's other step comes next, as it would have.
+func TestATaskThatIsTerminatedWhileATargetIsRolledBackIsRecovered(t *testing.T) {
+	w := groupOf(t, `"on_failure": "rollback_target", "canary": 4,`)
+	w.steps = slices.DeleteFunc(w.steps, func(s task.Step) bool { return strings.HasPrefix(s.ID, "g-c") || strings.HasPrefix(s.ID, "g-d") })
+	stepByID(w.steps, "after").Needs = []string{"g-a-two", "g-b-two"}
+	stepByID(w.steps, "g-b-one").Needs = []string{"g-a-two"} // so that there is one order
+	w.do = refusing("g-b-two")
+	letGo := make(chan struct{})
+	w.undo = func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if step == "g-b-one" && n == 1 {
+			<-letGo
+		}
+		return activities.Undone{Outcome: activities.Restored}, nil
+	}
+	l := startLive(t, w)
+	l.awaitCalls("undo g-b-one", 1)
+	l.terminate(l.run.GetID())
+	run := l.recover()
+	l.awaitCalls("undo g-b-one", 2)
+	close(letGo)
+	report := l.awaitReport(run)
+	require.Equal(t, []string{"do before", "do g-a-one", "do g-a-two", "do g-b-one", "do g-b-two", "undo g-b-two",
+		"undo g-b-one", "undo g-b-one", "undo g-a-two", "undo g-a-one", "undo before"}, l.calls())
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.ElementsMatch(t, []string{"before settled restored", "g-a-one settled restored", "g-a-two settled restored",
+		"g-b-one settled restored", "g-b-two settled restored"}, outcomes(report))
+}
+
 // What waits for a step of the target is left out, also when that step was done in an earlier run.
 func TestWhatNeedsATargetThatIsRolledBackIsLeftOut(t *testing.T) {
 	for cut := 1; cut <= 8; cut++ {
