@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,36 @@ func TestAnEditThatDoesNotFitDecidesNothing(t *testing.T) {
 		require.Contains(t, notes[i], part)
 		require.Equal(t, i < 5, strings.HasPrefix(notes[i], "edit by ann decided nothing: "))
 	}
+}
+
+// What decides nothing cannot fill the history: the last such decisions are told, and the others
+// counted, through all runs.
+func TestOnlyTheLastRefusedEditsAreTold(t *testing.T) {
+	l := &chained{T: t, world: editable(nil)}
+	l.in = func(n int, r *run) {
+		bad := func(from, to int) {
+			for i := from; i <= to; i++ {
+				r.runAfter(time.Duration(i)*time.Minute, func() { r.edit(fmt.Sprintf(`{"pth%d":"/right"}`, i)) })
+			}
+		}
+		if n == 1 {
+			bad(1, 22)
+			r.continueAsNew(time.Hour)
+			return
+		}
+		bad(23, 27)
+		r.runAfter(2*time.Hour, func() { r.decide(protocol.SignalApprove) })
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	notes := notesOf(report, "b")
+	require.Len(t, notes, 22)
+	require.Equal(t, "7 earlier decisions about it decided nothing", notes[0])
+	for i, note := range notes[1:21] {
+		require.Contains(t, note, fmt.Sprintf("steps.b.with.pth%d: unknown parameter; known are", i+8))
+	}
+	require.Equal(t, "approved by ann: I looked", notes[21])
 }
 
 // A later step that waits for the edited one, if only through another, keeps its place behind it.

@@ -2,6 +2,7 @@ package workflows_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -196,5 +197,40 @@ func TestApprovalsByUpdatesSayWhoIsMissing(t *testing.T) {
 	require.Empty(t, answer.Waits)
 	report, err := l.report()
 	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+}
+
+// After some refusals of a standing approval by the worker that acts, all of the persons are asked, also
+// where each of them was in another run.
+func TestRefusedStandingApprovalsAreCountedThroughAllRuns(t *testing.T) {
+	w := &world{steps: addGate(chain("a"), "a", 24*time.Hour)}
+	w.plan = func(string, int) (activities.Change, error) {
+		return activities.Change{Summary: "would", Risk: activities.High, Digest: "sha256:change", Policy: twoPersons(),
+			Standing: []activities.Assent{{Who: "cy", Allowance: "one"}}}, nil
+	}
+	w.do = func(_ context.Context, _ string, _ int, f activities.Forward) (activities.Result, error) {
+		if slices.ContainsFunc(f.Assents, activities.Assent.IsStanding) {
+			return activities.Result{}, temporal.NewNonRetryableApplicationError("revoked", string(activities.StaleApproval), nil)
+		}
+		return activities.Result{}, nil
+	}
+	var waits []string
+	l := &chained{T: t, world: w, in: func(n int, r *run) {
+		r.runAfter(time.Minute, func() {
+			waits = append(waits, r.state().Gates[0].Waits)
+			r.approveAs("ann")
+		})
+		if n <= 3 {
+			r.continueAsNew(2 * time.Minute)
+			return
+		}
+		r.runAfter(2*time.Minute, func() { r.approveAs("cy") })
+	}}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 4, l.runs)
+	one, both := "1 of 2: still one of dba (ann, bob)", "0 of 2: still one of dba (ann, bob), and one of sre (cy)"
+	require.Equal(t, []string{one, one, one, both}, waits)
+	require.Equal(t, []string{"plan a", "do a", "plan a", "do a", "plan a", "do a", "plan a", "do a"}, w.calls)
 	require.Equal(t, compensations.Committed, report.Status)
 }

@@ -82,6 +82,7 @@ func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 		Generation: s.Generation, Seq: s.Seq, Openings: s.openings, Approved: s.approved, IsApproved: s.isApproved,
 		Assents: s.assents, Notes: s.View.Notes, Tried: s.View.Tried,
 		Error: s.View.Error, Corrected: s.corrected, Edited: s.edited,
+		Futile: s.futile, Refusals: s.refusals,
 	}
 	if s.IsOver() {
 		c.State = s.View.State
@@ -100,7 +101,7 @@ func (s *Step) toCarry() (c protocol.StepCarry, begun bool) {
 
 func (s *Step) resume(c protocol.StepCarry) {
 	s.Generation, s.Seq, s.openings, s.approved, s.isApproved = c.Generation, c.Seq, c.Openings, c.Approved, c.IsApproved
-	s.assents, s.edited = c.Assents, c.Edited
+	s.assents, s.edited, s.futile, s.refusals = c.Assents, c.Edited, c.Futile, c.Refusals
 	s.View.Notes, s.View.Tried, s.View.Error, s.corrected = c.Notes, c.Tried, c.Error, c.Corrected
 	if c.Generation > 1 {
 		s.View.Try = c.Generation

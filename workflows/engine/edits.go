@@ -69,7 +69,7 @@ func (t *Task) edit(r protocol.Resolution) (*parkDecision, error) {
 		by := activities.Signer(protocol.OrSomebody(r.Who), r.Key)
 		if err != nil {
 			gate.edit, d.Refusal = nil, err
-			s.AddNotes(fmt.Sprintf("%s by %s decided nothing: %s", r.Do, by, compensations.Reason(err)))
+			s.addFutile(fmt.Sprintf("%s by %s decided nothing: %s", r.Do, by, compensations.Reason(err)))
 			t.Schedule.changed()
 			return
 		}

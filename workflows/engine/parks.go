@@ -147,7 +147,7 @@ func (p *parks) carryOut(ctx workflow.Context) {
 		switch {
 		case d == nil || !d.isDue():
 		case d.Refusal != nil:
-			s.AddNotes(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, activities.Signer(protocol.OrSomebody(d.Who), d.Key),
+			s.addFutile(fmt.Sprintf("%s by %s decided nothing: %s", d.Do, activities.Signer(protocol.OrSomebody(d.Who), d.Key),
 				compensations.Reason(d.Refusal)))
 			s.park.decision = nil
 			p.schedule.changed()

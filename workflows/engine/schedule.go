@@ -129,7 +129,7 @@ func (c *schedule) restartStep(s *Step) {
 	s.Generation++
 	s.err, s.Rollback, s.Undone, s.approved, s.isApproved, s.assents, s.mustAsk, s.Seq, s.restarting = nil, nil, nil,
 		"", false, nil, false, 0, false
-	s.View = s.View.Next(s.Generation)
+	s.View, s.futile = s.View.Next(s.Generation), protocol.FutileNotes{}
 	c.setState(s, protocol.NotStarted)
 }
 

@@ -29,8 +29,9 @@ type Step struct {
 	Gate     *gate // nil unless it is open
 	openings int   // how often the gate was opened
 
-	park      *park  // nil unless it has failed and waits for a person
-	corrected bool   // a person has given it other parameters than its document
+	park      *park // nil unless it has failed and waits for a person
+	corrected bool  // a person has given it other parameters than its document
+	futile    protocol.FutileNotes
 	edited    string // who has given it those that it has at its gate, and how they differ; empty if nobody has
 
 	cancel     func()                    // while it runs
@@ -43,6 +44,30 @@ type Step struct {
 }
 
 func (s *Step) AddNotes(notes ...string) { s.View.Notes = append(s.View.Notes, notes...) }
+
+// maxFutile is how many decisions that decided nothing a step's notes tell of; more are counted.
+const maxFutile = 20
+
+// addFutile notes a decision about the step that decided nothing.
+func (s *Step) addFutile(note string) {
+	f, notes := &s.futile, slices.Clone(s.View.Notes)
+	if len(f.At) == maxFutile {
+		first := f.At[0]
+		f.At = slices.Clone(f.At[1:])
+		if f.More == 0 { // its place is that of the note that counts
+			f.Told = first
+		} else {
+			notes = slices.Delete(notes, first, first+1)
+			for i := range f.At { // all come after it
+				f.At[i]--
+			}
+		}
+		f.More++
+		notes[f.Told] = activities.CountOf(f.More, "earlier decision") + " about it decided nothing"
+	}
+	f.At = append(slices.Clip(f.At), len(notes))
+	s.View.Notes = append(notes, note)
+}
 
 func (s *Step) title() string {
 	if s.Step.Name != "" {

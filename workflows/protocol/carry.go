@@ -82,8 +82,20 @@ type StepCarry struct {
 	Corrected  bool                `json:"corrected,omitempty"`
 	Edited     string              `json:"edited,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
-	Tried      []Tried             `json:"tried,omitempty"`
-	Error      string              `json:"error,omitempty"`
+	Futile     FutileNotes         `json:"futile,omitzero"`
+	// Refusals is how often the step's worker has refused standing approvals.
+	Refusals int     `json:"refusals,omitempty"`
+	Tried    []Tried `json:"tried,omitempty"`
+	Error    string  `json:"error,omitempty"`
+}
+
+// FutileNotes are those notes of a step that tell of decisions which decided nothing.
+type FutileNotes struct {
+	// At are the places of the last ones among the notes.
+	At []int `json:"at,omitempty"`
+	// More is how many came before them, and Told the place of the note that says so.
+	More int `json:"more,omitempty"`
+	Told int `json:"told,omitempty"`
 }
 
 // GateCarry is an open gate. A signal may have decided it at the last moment.
