@@ -3,11 +3,13 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
@@ -295,4 +297,48 @@ func TestALateApprovalChangesNothingInAnUnwind(t *testing.T) {
 	r.failsAs(err, protocol.TaskRejected)
 	require.Equal(t, []string{"do a", "plan b", "undo b", "undo b", "undo a"}, w.calls)
 	require.Contains(t, report.Notes, `ignored signal: approve: step "b" is not at a gate`)
+}
+
+// A run that is to end while decisions are verified waits for that: none is lost, and the one that counts
+// does so once, in whichever run.
+func TestARunThatEndsWhileDecisionsAreVerifiedLosesNoneAndTakesNoneTwice(t *testing.T) {
+	w := &world{steps: addGate(chain("a", "b"), "a", 24*time.Hour)}
+	stepByID(w.steps, "a").Place.Signed = true
+	var verified []string
+	l := &chained{T: t, world: w}
+	l.in = func(n int, r *run) {
+		r.env.RegisterActivityWithOptions(func(_ context.Context, d protocol.SignedDecision) (protocol.Proof, error) {
+			verified = append(verified, fmt.Sprintf("run %d: %s of %s", n, d.Statement.Verdict, d.Signature))
+			if d.Signature == "mallory" {
+				return protocol.Proof{Refusal: "nobody knows that key"}, nil
+			}
+			return protocol.Proof{Key: "SHA256:" + d.Signature}, nil
+		}, activity.RegisterOptions{Name: protocol.VerifyActivity})
+		send := func(signal, by string) {
+			g := r.state().Gates[0]
+			r.env.SignalWorkflow(signal, protocol.Decision{Step: "a", Digest: g.Digest, Who: by, Signature: by})
+		}
+		verifying := 0
+		r.env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+			if info.ActivityType.Name != protocol.VerifyActivity {
+				return
+			}
+			if verifying++; verifying == 1 { // the run is to end now, and more come
+				r.env.SetContinueAsNewSuggested(true)
+				send(protocol.SignalApprove, "ann")
+				send(protocol.SignalReject, "bob")
+			}
+		})
+		if n == 1 {
+			r.runAfter(time.Minute, func() { send(protocol.SignalApprove, "mallory") })
+		}
+	}
+	report, err := l.report()
+	require.NoError(t, err)
+	require.Equal(t, 2, l.runs)
+	require.Equal(t, []string{"run 1: approve of mallory", "run 1: approve of ann"}, verified)
+	require.Equal(t, []string{"plan a", "do a", "do b"}, w.calls)
+	require.Equal(t, []string{"approved by ann (key SHA256:ann)"}, notesOf(report, "a"))
+	require.Equal(t, []string{`ignored signal: approve: step "a": nobody knows that key`,
+		`ignored signal: reject: the gate of step "a" is decided already`}, report.Notes)
 }

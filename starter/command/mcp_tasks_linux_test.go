@@ -19,6 +19,7 @@ import (
 	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/mcpserver/mcptest"
+	"github.com/seed-62bf7108/unwind/compensations"
 	"github.com/seed-62bf7108/unwind/starter/mcp"
 	"github.com/seed-62bf7108/unwind/worker/host"
 )
@@ -193,6 +194,28 @@ func TestAClientThatDropsItsTaskHasItsStepRejected(t *testing.T) {
 		require.Equal(t, "step s1 was rejected by the agent: it canceled its call", no.StructuredContent.Steps[0].Error)
 	}
 	require.Empty(t, d.world.get("a"))
+}
+
+// No rejection of an agent's counts where persons must sign; what it has asked for is taken back all the
+// same.
+func TestAClientThatDropsItsTaskAtASignedGateHasItsStepTakenBack(t *testing.T) {
+	d, _ := newSigned(t)
+	c := newTasker(t, d.commandMCP(), takesTasks)
+	s := c.open()
+	task := c.tool("fake_set", gatedIn(s)).TaskID
+	require.True(t, d.until(idIn(s), atGate).Gates[0].Signed)
+	for range 2 {
+		c.acknowledges("tasks/cancel", arguments{"taskId": task})
+		taken := c.ended(task)
+		require.True(t, taken.IsError)
+		require.Equal(t, "rolled-back", taken.StructuredContent.Steps[0].State)
+		require.Contains(t, taken.StructuredContent.Steps[0].Notes, "rolled back by the agent: it canceled its call")
+	}
+	require.Empty(t, d.state(idIn(s)).Gates)
+	require.Empty(t, d.world.get("a"))
+	require.False(t, c.tool("abort", arguments{"session": s}).IsError)
+	d.until(idIn(s), closed)
+	require.Equal(t, compensations.Unwound, d.state(idIn(s)).Report.Status)
 }
 
 // The user of the client is asked in the call itself first; what comes later is asked in the task.

@@ -295,13 +295,19 @@ func (s *Server) updateTask(ctx context.Context, client *sdk.ServerSession, abou
 }
 
 // cancelTask rejects what waits for an approval: an agent may do without what it has asked for.
-// What is under way ends as it would have.
+// Where a rejection counts only if a person has signed it, it takes back its own step instead. What
+// is under way ends as it would have.
 func (s *Server) cancelTask(ctx context.Context, _ *sdk.ServerSession, about *taskParams) (*taskAcknowledged, error) {
+	const why = "it canceled its call"
 	return s.atGates(ctx, about, func(c *tasks.Client, p polledCall, step protocol.StepAnswer) error {
+		if step.Gate.Signed {
+			_, err := session.Attach(c, p.Session).Rollback(ctx, "", protocol.SessionRollback{Step: step.ID, Why: why})
+			return err
+		}
 		run, err := c.Describe(ctx, p.Session)
 		if err == nil {
 			_, err = c.Reject(ctx, run,
-				protocol.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: "it canceled its call"})
+				protocol.Decision{Step: step.ID, Digest: step.Gate.Digest, Who: "the agent", Why: why})
 		}
 		return err
 	})

@@ -155,6 +155,46 @@ func TestOnlyASignedDecisionOpensAGate(t *testing.T) {
 	require.ErrorContains(t, err, "was rejected by bob (key SHA256:")
 }
 
+// What was signed about the parameters that a step had before it was edited counts for none that it has
+// since.
+func TestASignedApprovalFromBeforeAnEditIsRefusedAndShown(t *testing.T) {
+	s := serveSigned(t, "")
+	run := s.run("sqlite.exec", deleteAll)
+	g := s.gateOf(run)
+	old := s.decision(run, g, activities.Approve, "ann", "tested")
+	with, err := json.Marshal(map[string]any{"database": s.database, "sql": "DELETE FROM plan WHERE id > 10"})
+	require.NoError(t, err)
+	edit := protocol.Resolution{Resolution: compensations.Resolution{Step: g.Step, Digest: g.Digest, Do: protocol.DoEdit,
+		Who: "bob", At: time.Now().UTC().Truncate(time.Second)}, With: with}
+	edit.Signature = s.sign("bob", g.StatementOfEdit(run.GetID(), edit))
+	require.NoError(t, s.send(run, protocol.UpdateResolve, edit))
+	var edited protocol.GateView
+	require.Eventually(t, func() bool {
+		gates := s.stateOf(run.GetID()).Gates
+		if len(gates) == 1 && gates[0].Digest != g.Digest {
+			edited = gates[0]
+		}
+		return edited.Edited != ""
+	}, waitFor, tick)
+	require.True(t, edited.Signed)
+	moved := old
+	moved.Digest = edited.Digest
+	for _, d := range []protocol.Decision{old, moved} {
+		require.NoError(t, s.Client.SignalWorkflow(t.Context(), run.GetID(), "", protocol.SignalApprove, d))
+	}
+	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, old), "is not that of the present gate")
+	require.ErrorContains(t, s.send(run, protocol.UpdateApprove, moved), "is not over this decision")
+	require.Equal(t, 20, s.rows())
+	require.NoError(t, s.send(run, protocol.UpdateApprove, s.decision(run, edited, activities.Approve, "ann", "tested anew")))
+	report, err := s.end(run)
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Equal(t, 10, s.rows())
+	notes := strings.Join(report.Notes, "\n")
+	require.Contains(t, notes, "ignored signal: approve: digest "+old.Digest.Short()+" is not that of the present gate")
+	require.Contains(t, notes, "is not over this decision")
+}
+
 func TestGroupsCountProvedPersons(t *testing.T) {
 	s := serveSigned(t, askTwo)
 	run := s.run("sqlite.exec", deleteAll)
