@@ -103,5 +103,7 @@ func (b boundAction) useAllowance(ctx context.Context, f Forward, c Change, chan
 	if err := g.Use(u); err != nil {
 		return 0, 0, err
 	}
+	// It may have been revoked since it was read. Its keeper takes uses and revocations one after the other,
+	// and counts no use after a revocation: there is no instant in which a revoked one lets a step begin.
 	return len(g.Used), g.Uses, b.host.Allowances.Use(ctx, g, u)
 }

@@ -197,6 +197,21 @@ func TestAStandingApprovalOfOneGroupWaitsForTheOther(t *testing.T) {
 		report.Steps[0].Notes[0])
 }
 
+// A worker asks for a use of what it has read before. If it was revoked in between, its keeper counts none,
+// whatever the worker believes.
+func TestNoUseIsCountedOnceAStandingApprovalIsRevoked(t *testing.T) {
+	s := serveSigned(t, "")
+	g := s.allow(s.signAllowance("ann", s.allowance("ann")))
+	use := func(step string) error {
+		return s.askAllowances(protocol.UpdateUse, protocol.AllowanceUse{ID: g.ID,
+			AllowanceUse: activities.AllowanceUse{Key: step, Task: "t", Step: step}}, nil)
+	}
+	require.NoError(t, use("before"))
+	require.NoError(t, s.askAllowances(protocol.UpdateDisallow, protocol.Disallowing{ID: g.ID, Who: "cy"}, nil))
+	require.ErrorContains(t, use("after"), "it was revoked by cy")
+	require.Len(t, s.allowances()[0].Used, 1)
+}
+
 // Who can end workflows ends the keeper, and gives again what was signed once.
 func TestAHostKeepsWhatItHasSeenOfAStandingApproval(t *testing.T) {
 	s := serveSigned(t, "")
