@@ -93,4 +93,10 @@ func TestAStepThatNamesNoHostNeedsNoneOfThisMachine(t *testing.T) {
 	require.Equal(t, statusUsage, there.status)
 	require.Contains(t, there.err,
 		`no worker serves this host, found "my-laptop"; start one there, or name another host; there are workers on here`)
+
+	grouped := d.file("name: anywhere\nsteps:\n  - id: g\n    for_each: [here, my-laptop]\n    steps:\n" +
+		"      - {id: one, uses: file.write, on: \"${{ target }}\", with: {path: " + filepath.Join(root, "one") + ", content: x}}\n")
+	require.Equal(t, typed{statusUsage, "", grouped + ":6:41: steps.g-my-laptop-one.on: " +
+		`no worker serves this host, found "my-laptop"; start one there, or name another host; there are workers on here` + "\n"},
+		d.do("validate", grouped), "only of the target whose host nobody serves")
 }

@@ -112,17 +112,18 @@ func (v View) Unknown(oldest time.Time) (notes []string) {
 // as it was when the checkpoint was taken that it went back to.
 func (r Rollbacks) takenBackBy(task string, wrote PartWrote, before time.Time) *Rollback {
 	for i, each := range r.All {
+		older := Rollbacks{All: r.All[i+1:]}
 		switch {
 		case !slices.Contains(each.Parts, wrote.Part) || !before.IsZero() && !each.At.Before(before):
 			continue
 		case wrote.At.After(each.At):
 			return nil
 		case !wrote.At.After(each.Created):
-			return r.takenBackBy(task, wrote, each.Created)
+			return older.takenBackBy(task, wrote, each.Created)
 		case !each.hasPassed(task, wrote.Part): // it had been undone
 			return nil
 		}
-		earlier := r.takenBackBy(task, wrote, each.At)
+		earlier := older.takenBackBy(task, wrote, each.At)
 		if earlier == nil || earlier.ownTask() == task && earlier.To != each.To { // a rollback is a change as well
 			return &r.All[i]
 		}
