@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -126,7 +125,7 @@ func (b boundAction) foresee(ctx context.Context, f Forward, written Step) (Chan
 	if err != nil {
 		return c, err
 	}
-	if c, err = b.judge(ctx, f, written, c); err != nil {
+	if c, err = b.judge(ctx, f, written, c, b.historyOf(ctx)); err != nil {
 		return c, err
 	}
 	return b.findAllowances(ctx, f, c), nil
@@ -143,16 +142,17 @@ func (b boundAction) planChange(ctx context.Context, f Forward) (Change, error) 
 }
 
 // judge adds to a planned change what the worker's rules decide about it.
-func (b boundAction) judge(ctx context.Context, f Forward, written Step, c Change) (Change, error) {
+func (b boundAction) judge(ctx context.Context, f Forward, written Step, c Change, seen *seenHistory) (Change, error) {
 	if b.host.Rules != nil {
 		masked, err := maskAll(MaskerFrom(ctx), c)
 		if err != nil {
 			return c, err
 		}
-		task := OwnerOf(ctx).Workflow
-		c.Policy = b.host.Rules.Judge(Case{Task: task, Agent: f.Agent, Action: b.name, Host: f.Entry.Place.Host,
-			Step: written, Change: masked,
-			History: sync.OnceValues(func() (History, error) { return b.host.Passes.History(task) })})
+		c.Policy = b.host.Rules.Judge(ctx, Case{Task: seen.task, Agent: f.Agent, Action: b.name, Host: f.Entry.Place.Host,
+			Step: written, Change: masked, History: seen.read})
+		if err := ctx.Err(); err != nil { // whoever was asked could not answer any more
+			return c, err
+		}
 		if c.Policy.denies() {
 			return Change{}, Errorf(Denied, "this worker's policy denies the change: %s; nothing was touched",
 				c.Policy.Describe())

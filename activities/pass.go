@@ -11,7 +11,8 @@ import (
 // Passes are a worker's record of the forwards that its rules have let act: an attempt that follows
 // is not judged again.
 type Passes interface {
-	// A Locker is held from judging a change until its pass is kept: no two are judged by one history.
+	// A Locker is held while the history by which a change was judged is compared, and its pass kept: no
+	// two are let act by one history.
 	sync.Locker
 	// History is what a task has been let do on this host, and what has not been undone.
 	History(task string) (History, error)
@@ -78,11 +79,34 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 	if err != nil {
 		return Pass{}, err
 	}
+	for {
+		// Outside of the lock, for rules may ask somebody who takes a second to answer.
+		seen := b.historyOf(ctx)
+		judged, err := b.judge(ctx, f, written, c, seen)
+		if err != nil {
+			return Pass{}, err
+		}
+		pass, isStale, err := b.keepPass(ctx, f, judged, seen)
+		if err != nil || !isStale {
+			return pass, err
+		}
+	}
+}
+
+// keepPass lets a forward make a change that was judged. The judgement is stale if another step of the
+// task was let act, or undone, since rules looked at the task's history.
+func (b boundAction) keepPass(ctx context.Context, f Forward, c Change, seen *seenHistory) (_ Pass, isStale bool, _ error) {
 	b.host.Passes.Lock()
 	defer b.host.Passes.Unlock()
-	if c, err = b.judge(ctx, f, written, c); err != nil {
-		return Pass{}, err
+	if isStale, err := seen.isStale(); isStale || err != nil {
+		return Pass{}, isStale, err
 	}
+	pass, err := b.letAct(ctx, f, c)
+	return pass, false, err
+}
+
+// letAct checks who has let a change be made that was judged, and notes its pass.
+func (b boundAction) letAct(ctx context.Context, f Forward, c Change) (pass Pass, err error) {
 	own, _, _ := strings.Cut(string(c.Digest), repeatMark)
 	if own == "" {
 		return Pass{}, Errorf(Refused,
@@ -92,7 +116,7 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 	if err := b.proveAssents(ctx, f, c); err != nil {
 		return Pass{}, err
 	}
-	pass := Pass{Action: b.name, Task: OwnerOf(ctx).Workflow, Change: Digest(own), Ruling: c.Policy}
+	pass = Pass{Action: b.name, Task: OwnerOf(ctx).Workflow, Change: Digest(own), Ruling: c.Policy}
 	for _, n := range c.Counts {
 		pass.Added, pass.Removed, pass.Changed = pass.Added+n.Added, pass.Removed+n.Removed, pass.Changed+n.Changed
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/seed-62bf7108/unwind/activities"
 )
@@ -71,7 +73,7 @@ type judges struct {
 	histories []activities.History
 }
 
-func (j *judges) Judge(c activities.Case) *activities.Ruling {
+func (j *judges) Judge(_ context.Context, c activities.Case) *activities.Ruling {
 	h, err := c.History()
 	if err != nil {
 		panic(err)
@@ -268,34 +270,84 @@ func TestRulesSeeWhatTheTaskHasDoneBefore(t *testing.T) {
 	}
 }
 
-// oneByOne are passes whose lock must be held while a change is judged.
+// oneByOne are passes that tell what is done under their lock.
 type oneByOne struct {
 	kept
-	isHeld *bool
+	did *[]string
 }
 
-func (o oneByOne) Lock() { *o.isHeld = true }
+func (o oneByOne) Lock() { *o.did = append(*o.did, "lock") }
 
-func (o oneByOne) Unlock() { *o.isHeld = false }
+func (o oneByOne) Unlock() { *o.did = append(*o.did, "unlock") }
 
-// A budget of one step lets one of two steps pass that run beside each other.
-func TestAChangeIsJudgedAndKeptUnderOneLock(t *testing.T) {
-	isHeld, heldAt := false, []bool{}
-	passes := oneByOne{kept{}, &isHeld}
-	env := newEnvironment(deleting{&valve{}}, func(h *activities.Host) {
-		h.Rules, h.Passes = whenJudged(func() { heldAt = append(heldAt, isHeld, len(passes.kept) == 0) }), passes
-	})
-	_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
-	require.NoError(t, err)
-	require.Equal(t, []bool{true, true}, heldAt)
-	require.Len(t, passes.kept, 1)
-	require.False(t, isHeld)
+func (o oneByOne) History(task string) (activities.History, error) {
+	*o.did = append(*o.did, "history")
+	return o.kept.History(task)
+}
+
+func (o oneByOne) Keep(token string, p activities.Pass) error {
+	*o.did = append(*o.did, "keep")
+	return o.kept.Keep(token, p)
+}
+
+// Of two steps of a task that run beside each other one is judged anew, so both cannot use the last of a
+// budget; and nobody waits while rules ask somebody.
+func TestAChangeIsJudgedAnewWhereAnotherStepWasLetActMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		looks bool     // the rules look at the history
+		task  string   // of the step that is let act while they judge
+		want  []string // that is done
+	}{
+		"of the same task":               {true, "default-test-workflow-id", []string{"history", "judged 0", "lock", "history", "unlock", "history", "judged 1", "lock", "history", "keep", "unlock"}},
+		"of another":                     {true, "another", []string{"history", "judged 0", "lock", "history", "keep", "unlock"}},
+		"which the rules do not look at": {false, "default-test-workflow-id", []string{"judged 0", "lock", "keep", "unlock"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var did []string
+			passes := oneByOne{kept{}, &did}
+			env := newEnvironment(deleting{&valve{}}, func(h *activities.Host) {
+				h.Rules, h.Passes = whenJudged(func(judged activities.Case) {
+					var seen activities.History
+					if c.looks {
+						seen, _ = judged.History()
+					}
+					did = append(did, fmt.Sprint("judged ", seen.Steps))
+					passes.kept["beside"] = activities.Pass{Task: c.task}
+				}), passes
+			})
+			_, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+			require.NoError(t, err)
+			require.Equal(t, c.want, did)
+		})
+	}
 }
 
 // whenJudged are rules that tell when they judge.
-type whenJudged func()
+type whenJudged func(activities.Case)
 
-func (j whenJudged) Judge(activities.Case) *activities.Ruling { j(); return nil }
+func (j whenJudged) Judge(_ context.Context, c activities.Case) *activities.Ruling { j(c); return nil }
+
+// Who was asked could not answer any more: that is no verdict.
+func TestACallThatEndsWhileItIsJudgedAsksNobody(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	env := newEnvironment(&valve{}, func(h *activities.Host) {
+		h.Rules, h.Passes = endless{cancel}, kept{}
+	})
+	env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx})
+	for _, activity := range []string{"echo.say", "echo.say.plan"} {
+		_, err := env.ExecuteActivity(activity, forwardOfThisRun(`{}`))
+		require.ErrorContains(t, err, "canceled")
+	}
+}
+
+// endless are rules that ask while the call is canceled.
+type endless struct{ cancel func() }
+
+func (e endless) Judge(ctx context.Context, _ activities.Case) *activities.Ruling {
+	e.cancel()
+	<-ctx.Done()
+	return rulingOf(activities.Asked, anybody)
+}
 
 // A worker that died between the note and the record has let nothing but the change that it judged.
 func TestAPassLetsExactlyItsChange(t *testing.T) {

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,8 +11,9 @@ import (
 // Rules judge what steps are about to do: a worker's policy.
 type Rules interface {
 	// Judge returns what the rules that match have decided; nil if none does. It always comes to an
-	// end: a rule that cannot be evaluated asks.
-	Judge(c Case) *Ruling
+	// end: a rule that cannot be evaluated asks. It may take seconds where others are asked, and answer
+	// otherwise the next time.
+	Judge(ctx context.Context, c Case) *Ruling
 }
 
 // Case is what rules judge: a step, and the change that it would make now.
@@ -66,7 +68,11 @@ type Ruling struct {
 
 // RuleMatch is a rule that has decided about a change.
 type RuleMatch struct {
+	// Name is that of a rule of the file, or of one of another engine, as in "cedar:no-prod".
 	Name string `json:"name"`
+	// Version is that of another engine's rules, where it is known; a rule of the file has that of the
+	// ruling.
+	Version string `json:"version,omitempty"`
 	// Why is what the policy says of the rule, or why it could not be evaluated.
 	Why string `json:"why,omitempty"`
 }
@@ -136,14 +142,28 @@ func (r *Ruling) allows() bool { return r != nil && r.Verdict == Allows }
 
 func (r *Ruling) denies() bool { return r != nil && r.Verdict == Denies }
 
-// Name names the rules and their version: "rules big-deletes, nights@3f2a90aa12cd".
+// Name names the rules and their versions: "rules big-deletes, nights@3f2a90aa12cd,
+// cedar:no-prod@5d1e04b7c9aa".
 func (r *Ruling) Name() string {
-	names := make([]string, len(r.Rules))
-	for i, rule := range r.Rules {
-		names[i] = rule.Name
+	var own, others []string
+	for _, rule := range r.Rules {
+		switch {
+		case !rule.IsOther():
+			own = append(own, rule.Name)
+		case rule.Version == "":
+			others = append(others, rule.Name)
+		default:
+			others = append(others, rule.Name+"@"+rule.Version)
+		}
 	}
-	return "rules " + strings.Join(names, ", ") + "@" + r.Version.Short()
+	if len(own) > 0 {
+		others = append([]string{strings.Join(own, ", ") + "@" + r.Version.Short()}, others...)
+	}
+	return "rules " + strings.Join(others, ", ")
 }
+
+// IsOther reports whether the rule is another engine's: the name of one of the file has no colon.
+func (m RuleMatch) IsOther() bool { return strings.Contains(m.Name, ":") }
 
 // Describe says which rules have decided, and why.
 func (r *Ruling) Describe() string {

@@ -42,7 +42,7 @@ func (p *place) runYAML() {
 			p.Run(b.String(), func(t *testing.T) {
 				rules, err := policy.Load(p.in(t).file("policy.yaml", p.here(b.text)), "here")
 				require.NoError(t, err)
-				for _, tried := range rules.TryExamples() {
+				for _, tried := range rules.TryExamples(t.Context()) {
 					require.Empty(t, tried.Wrong, tried.Example)
 				}
 			})

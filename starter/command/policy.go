@@ -1,7 +1,9 @@
 package command
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,33 +34,45 @@ func (p *program) policyTestCommand() *cobra.Command {
 		Use:   "test FILE",
 		Short: "Check a policy, and try its examples",
 		Long: `Test checks a policy as a starting worker does, and has its rules decide about each of the examples
-that stand in it. It fails if one is decided otherwise than the example wants.
+that stand in it. It fails if one is decided otherwise than the example wants, or if an OPA that the
+policy asks gives no verdict about it.
 
 ` + exitStatuses,
 		Example: "  starter policy test policy.yaml",
 		Args:    exactArguments("FILE"),
-		RunE:    func(_ *cobra.Command, args []string) error { return p.testPolicy(args[0]) },
+		RunE:    func(c *cobra.Command, args []string) error { return p.testPolicy(c.Context(), args[0]) },
 	}
 }
 
-func (p *program) testPolicy(file string) error {
+func (p *program) testPolicy(ctx context.Context, file string) error {
 	rules, err := policy.Load(file, "")
 	if err != nil {
 		return usage.Errorf("%v", err)
 	}
-	tried, failed := rules.TryExamples(), 0
+	tried, wrong, untried := rules.TryExamples(ctx), 0, 0
 	for _, t := range tried {
-		if t.Wrong == "" {
+		switch {
+		case t.Untried != "":
+			untried++
+			p.printf("untried  %s: %s\n", terminal.OneLine(t.Example), terminal.OneLine(t.Untried))
+		case t.Wrong != "":
+			wrong++
+			p.printf("FAIL  %s: %s\n", terminal.OneLine(t.Example), terminal.OneLine(t.Wrong))
+		default:
 			p.printf("pass  %s\n", terminal.OneLine(t.Example))
-			continue
 		}
-		failed++
-		p.printf("FAIL  %s: %s\n", terminal.OneLine(t.Example), terminal.OneLine(t.Wrong))
 	}
-	p.printf("policy %s: %s, %s\n", rules.Version.Short(), terminal.Plural(rules.Size(), "rule"),
-		terminal.Plural(len(tried), "example"))
-	if failed > 0 {
-		return exit{statusFailed, fmt.Errorf("%s: %s not as wanted", file, terminal.Plural(failed, "example"))}
+	parts := append([]string{terminal.Plural(rules.Size(), "rule")}, rules.Engines()...)
+	p.printf("policy %s: %s, %s\n", rules.Version.Short(), strings.Join(parts, ", "), terminal.Plural(len(tried), "example"))
+	var failed []string
+	if wrong > 0 {
+		failed = append(failed, terminal.Plural(wrong, "example")+" not as wanted")
+	}
+	if untried > 0 {
+		failed = append(failed, terminal.Plural(untried, "example")+" not tried")
+	}
+	if len(failed) > 0 {
+		return exit{statusFailed, fmt.Errorf("%s: %s", file, strings.Join(failed, ", "))}
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ long to be kept, and which host took a step that any worker can take, which may 
 			if err != nil {
 				return err
 			}
-			tried, err := tryPolicy(rules, t, changes)
+			tried, err := tryPolicy(ctx, rules, t, changes)
 			if err != nil {
 				return err
 			}
@@ -89,7 +89,7 @@ func triedAt(c tasks.Changed) time.Time {
 }
 
 // tryPolicy has rules decide about the steps of a task that have begun, in the order of these times.
-func tryPolicy(rules *policy.Policy, t tasks.Run, changes []tasks.Changed) (triedJSON, error) {
+func tryPolicy(ctx context.Context, rules *policy.Policy, t tasks.Run, changes []tasks.Changed) (triedJSON, error) {
 	changes = slices.DeleteFunc(changes, func(c tasks.Changed) bool { return c.Forward.Entry.Step == "" })
 	slices.SortStableFunc(changes, func(a, b tasks.Changed) int { return triedAt(a).Compare(triedAt(b)) })
 	past := make([]policy.Past, len(changes))
@@ -102,7 +102,7 @@ func tryPolicy(rules *policy.Policy, t tasks.Run, changes []tasks.Changed) (trie
 			past[i].IsPlanned, past[i].Case.Change = true, *c.Planned
 		}
 	}
-	rulings, err := rules.JudgePast(past)
+	rulings, err := rules.JudgePast(ctx, past)
 	tried := triedJSON{Task: t.ID, Version: rules.Version, Steps: make([]triedStep, len(rulings))}
 	for i, r := range rulings {
 		s := triedStep{Step: past[i].Case.Step.ID, Action: past[i].Case.Action, Began: past[i].Time, Verdict: "none"}

@@ -84,6 +84,9 @@ type Config struct {
 	// Policy is the file of the rules that decide what happens without a person, what with whom, and
 	// what not at all. Relative to the folder of the config file. Defaults to none.
 	Policy string `yaml:"policy"`
+	// PolicyToken is the name of the secret that the policy's OPA is sent as a bearer token. Defaults to
+	// none.
+	PolicyToken activities.OwnSecret `yaml:"policyToken"`
 	// Approvals say whose signed decisions count; with them, a decision that is not signed decides
 	// nothing. Defaults to none: a name is a claim.
 	Approvals *ApprovalsConfig `yaml:"approvals"`

@@ -52,7 +52,8 @@ func (c Config) ownSecrets() []string {
 	return activities.ListOwnSecrets(struct {
 		Worlds  []activities.Settings
 		Notices []notices.Channel
-	}{c.Worlds, c.Notices})
+		Policy  activities.OwnSecret
+	}{c.Worlds, c.Notices, c.PolicyToken})
 }
 
 // TaskSecrets are the names of the secrets that tasks may refer to; not nil, which would mean "not

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,7 +43,14 @@ var (
 	wants = []string{string(activities.Allows), string(activities.Asked), string(activities.Denies), none}
 )
 
-func (l *loader) checkExamples(examples []Example, rules []rule) {
+func (l *loader) checkExamples(examples []Example, p *Policy) {
+	var names []string
+	for _, r := range p.rules {
+		names = append(names, r.name)
+	}
+	for _, e := range p.engines {
+		names = append(names, e.rules()...)
+	}
 	for i, e := range examples {
 		field := fmt.Sprintf("examples[%d]", i)
 		if e.Name == "" {
@@ -59,7 +67,7 @@ func (l *loader) checkExamples(examples []Example, rules []rule) {
 			l.badf(field+".time", "%q must be a time, as in 2026-01-05T12:00:00Z", e.Time)
 		}
 		for j, name := range e.Rules {
-			if !slices.ContainsFunc(rules, func(r rule) bool { return r.name == name }) {
+			if !slices.Contains(names, name) {
 				l.badf(fmt.Sprintf("%s.rules[%d]", field, j), "there is no rule %q; name one of this file", name)
 			}
 		}
@@ -118,17 +126,24 @@ type Tried struct {
 	Example string
 	// Wrong says what differs from what the example wants; empty if nothing does.
 	Wrong string
+	// Untried says why nothing can be told of it: an engine that gives no verdict.
+	Untried string
 }
 
 // TryExamples has the rules decide about each example of the file.
-func (p *Policy) TryExamples() (all []Tried) {
+func (p *Policy) TryExamples(ctx context.Context) (all []Tried) {
 	for _, e := range p.examples {
-		in, err := e.inputs()
-		if err != nil {
-			all = append(all, Tried{e.Name, err.Error()})
-			continue
+		tried := Tried{Example: e.Name}
+		if in, err := e.inputs(); err != nil {
+			tried.Wrong = err.Error()
+		} else {
+			found := p.decide(ctx, in)
+			tried.Wrong = e.compare(p.rule(found))
+			if i := slices.IndexFunc(found, func(f finding) bool { return f.isUnanswered }); i >= 0 {
+				tried.Wrong, tried.Untried = "", found[i].rule.Name+": "+found[i].rule.Why
+			}
 		}
-		all = append(all, Tried{e.Name, e.compare(p.judge(in.activation()))})
+		all = append(all, tried)
 	}
 	return all
 }

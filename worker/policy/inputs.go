@@ -81,6 +81,8 @@ type inputs struct {
 	host   string
 	// history is read if a rule looks at it.
 	history func() (History, error)
+	// unknown are those that cannot be told, by their names: "host", "change.counts".
+	unknown []string
 }
 
 // environment is the language of the rules: a name or a field that there is not does not compile.
@@ -98,20 +100,47 @@ func environment() (*cel.Env, error) {
 	)
 }
 
-func (in inputs) activation() map[string]any {
-	return map[string]any{"task": in.task, "step": in.step, "with": in.with, "change": in.change, "time": in.time,
+// activation is what a rule sees of them.
+func (in inputs) activation() any {
+	seen := map[string]any{"task": in.task, "step": in.step, "with": in.with, "change": in.change, "time": in.time,
 		"host": in.host, "history": func() any {
-			h, err := in.history()
+			h, err := in.past()
 			if err != nil {
-				return types.NewErr("what the task has done before cannot be read: %v", err)
+				return types.WrapErr(err)
 			}
-			h.By = maps.Clone(h.By)
-			if h.By == nil {
-				h.By = map[string]int64{}
-			}
-			h.By[in.step.Action] += 0
 			return h
 		}}
+	if len(in.unknown) == 0 {
+		return seen
+	}
+	var patterns []*cel.AttributePatternType
+	for _, name := range in.unknown {
+		of, field, isField := strings.Cut(name, ".")
+		pattern := cel.AttributePattern(of)
+		if isField {
+			pattern = pattern.QualString(field)
+		}
+		patterns = append(patterns, pattern)
+	}
+	partial, err := cel.PartialVars(seen, patterns...)
+	if err != nil {
+		panic(err) // it is no map
+	}
+	return partial
+}
+
+// past is what the task has done before, with the step's own action in any case.
+func (in inputs) past() (History, error) {
+	h, err := in.history()
+	if err != nil {
+		return h, fmt.Errorf("what the task has done before cannot be read: %w", err)
+	}
+	h.By = maps.Clone(h.By)
+	if h.By == nil {
+		h.By = map[string]int64{}
+	}
+	h.By[in.step.Action] += 0
+	return h, nil
 }
 
 func inputsOf(c activities.Case, host string, now time.Time) (inputs, error) {

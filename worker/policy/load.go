@@ -28,9 +28,13 @@ const (
 
 // document is a policy as it is written.
 type document struct {
-	Groups   map[string][]string `yaml:"groups"`
-	Rules    []writtenRule       `yaml:"rules"`
-	Examples []Example           `yaml:"examples"`
+	Groups map[string][]string `yaml:"groups"`
+	Rules  []writtenRule       `yaml:"rules"`
+	// Cedar is a file of Cedar policies, relative to the folder of this one. Defaults to none.
+	Cedar string `yaml:"cedar"`
+	// OPA is a server that is asked as well. Defaults to none.
+	OPA      *writtenOPA `yaml:"opa"`
+	Examples []Example   `yaml:"examples"`
 }
 
 type writtenRule struct {
@@ -43,8 +47,8 @@ type writtenRule struct {
 }
 
 type writtenDemand struct {
-	Group   string `yaml:"group"`
-	Persons int    `yaml:"persons"`
+	Group   string `yaml:"group"   json:"group"`
+	Persons int    `yaml:"persons" json:"persons"`
 }
 
 // Load reads the policy of a host. Its error names the line, the field and the value of all that is
@@ -68,8 +72,16 @@ func Load(file, host string) (*Policy, error) {
 	p := &Policy{Version: activities.Digest("sha256:" + hex.EncodeToString(sum[:])), Host: host, examples: doc.Examples,
 		now: time.Now}
 	l.checkGroups()
+	if l.has("cedar") {
+		if c := l.readCedar(doc.Cedar); c != nil {
+			p.engines = append(p.engines, c)
+		}
+	}
+	if doc.OPA != nil {
+		p.engines = append(p.engines, l.readOPA(*doc.OPA))
+	}
 	p.rules = l.readRules(doc.Rules)
-	l.checkExamples(p.examples, p.rules)
+	l.checkExamples(p.examples, p)
 	return p, errors.Join(l.problems...)
 }
 
@@ -125,7 +137,7 @@ func (l *loader) checkGroups() {
 }
 
 func (l *loader) readRules(written []writtenRule) (rules []rule) {
-	if len(written) == 0 {
+	if len(written) == 0 && !l.has("cedar") && !l.has("opa") {
 		l.badf("rules", "there is none, so it would decide nothing; write rules, or leave policy out of the config")
 	}
 	if len(written) > maxRules {

@@ -1,12 +1,12 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
 	"github.com/seed-62bf7108/unwind/activities"
@@ -28,7 +28,7 @@ type Past struct {
 // JudgePast returns what the rules would have decided about each step of a task, given in the order of
 // their times; nil where no rule matches. What the history does not tell is unknown: a rule that
 // needs it asks, and names it.
-func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
+func (p *Policy) JudgePast(ctx context.Context, steps []Past) ([]*activities.Ruling, error) {
 	var all []*activities.Ruling
 	for i, s := range steps {
 		in, err := inputsOf(s.Case, s.Case.Host, s.Time)
@@ -37,11 +37,8 @@ func (p *Policy) JudgePast(steps []Past) ([]*activities.Ruling, error) {
 		}
 		before, unknown := historyOf(steps[:i], s.Case.Host)
 		in.history = func() (History, error) { return before, nil }
-		known, err := cel.PartialVars(in.activation(), append(unknown, s.unknown()...)...)
-		if err != nil {
-			return nil, fmt.Errorf("step %s: %w", s.Case.Step.ID, err)
-		}
-		all = append(all, p.judge(known))
+		in.unknown = append(unknown, s.unknown()...)
+		all = append(all, p.rule(p.decide(ctx, in)))
 	}
 	return all, nil
 }
@@ -51,7 +48,7 @@ var sums = []string{"added", "removed", "changed"}
 
 // historyOf is what a worker on a host would have noted of steps, and what of that is unknown. What has
 // been undone since counts as well, for nothing tells whether it had been undone by then.
-func historyOf(steps []Past, host string) (h History, unknown []*cel.AttributePatternType) {
+func historyOf(steps []Past, host string) (h History, unknown []string) {
 	h.By = map[string]int64{}
 	isKnown, isCounted := host != "", true
 	for _, s := range steps {
@@ -67,23 +64,23 @@ func historyOf(steps []Past, host string) (h History, unknown []*cel.AttributePa
 		}
 	}
 	if !isKnown {
-		return h, []*cel.AttributePatternType{cel.AttributePattern("history")}
+		return h, []string{"history"}
 	}
 	if !isCounted {
 		for _, field := range sums {
-			unknown = append(unknown, cel.AttributePattern("history").QualString(field))
+			unknown = append(unknown, "history."+field)
 		}
 	}
 	return h, unknown
 }
 
 // unknown is what the history of a task does not tell of a step itself.
-func (s Past) unknown() (all []*cel.AttributePatternType) {
+func (s Past) unknown() (all []string) {
 	if s.Case.Host == "" { // any worker could have taken it
-		all = append(all, cel.AttributePattern("host"))
+		all = append(all, "host")
 	}
 	if !s.IsPlanned {
-		return append(all, cel.AttributePattern("change"))
+		return append(all, "change")
 	}
 	for _, field := range s.Case.Change.Cut() {
 		fields := []string{field}
@@ -94,11 +91,13 @@ func (s Past) unknown() (all []*cel.AttributePatternType) {
 			fields = append(fields, sums...)
 		}
 		for _, field := range fields {
-			all = append(all, cel.AttributePattern("change").QualString(field))
+			all = append(all, "change."+field)
 		}
 	}
 	return all
 }
+
+const unknownWhy = "it looks at what the history of the task does not tell: "
 
 // unknownNames says what a condition had to know.
 func unknownNames(u *types.Unknown) string {

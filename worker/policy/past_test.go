@@ -46,7 +46,7 @@ func TestAPastStepIsJudgedByWhatIsKnownOfIt(t *testing.T) {
 			if c.change != nil {
 				c.change(&s)
 			}
-			all, err := load(t, "rules:\n  - {name: r, when: '"+c.when+"', then: deny}\n").JudgePast([]Past{s})
+			all, err := load(t, "rules:\n  - {name: r, when: '"+c.when+"', then: deny}\n").JudgePast(t.Context(), []Past{s})
 			require.NoError(t, err)
 			require.Equal(t, c.want, describe(all[0]))
 		})
@@ -63,7 +63,7 @@ func TestTheHistoryOfAPastStepIsWhatWasDoneBefore(t *testing.T) {
 	steps := []Past{step("sqlite.exec", "one", 20), reads, step("sqlite.exec", "two", 400), step("sqlite.exec", "one", 3), unplanned,
 		step("sqlite.exec", "one", 1)}
 	verdicts := func(when string) (all []string) {
-		rulings, err := load(t, "rules:\n  - {name: r, when: '"+when+"', then: deny}\n").JudgePast(steps)
+		rulings, err := load(t, "rules:\n  - {name: r, when: '"+when+"', then: deny}\n").JudgePast(t.Context(), steps)
 		require.NoError(t, err)
 		for _, r := range rulings {
 			all = append(all, describe(r))
@@ -85,7 +85,7 @@ func TestWhatAnyWorkerCouldHaveTakenLeavesTheHistoryUnknown(t *testing.T) {
 		[]Past{step("file.write", "one")})
 	const asks = "ask r (it looks at what the history of the task does not tell: history) 1 person"
 	last := func() string {
-		rulings, err := load(t, "rules:\n  - {name: r, when: 'history.steps > 50', then: deny}\n").JudgePast(steps)
+		rulings, err := load(t, "rules:\n  - {name: r, when: 'history.steps > 50', then: deny}\n").JudgePast(t.Context(), steps)
 		require.NoError(t, err)
 		require.Equal(t, none, describe(rulings[0]))
 		return describe(rulings[51])
@@ -104,7 +104,7 @@ func TestWhatWasOnlyPlannedIsNotCounted(t *testing.T) {
 	rejected := step
 	rejected.IsPlannedOnly = true
 	rulings, err := load(t, "rules:\n  - {name: r, when: 'history.steps == 1 && history.removed == 7', then: deny}\n").
-		JudgePast([]Past{step, rejected, step})
+		JudgePast(t.Context(), []Past{step, rejected, step})
 	require.NoError(t, err)
 	require.Equal(t, []string{"deny r", "deny r"}, []string{describe(rulings[1]), describe(rulings[2])})
 }

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -15,40 +17,64 @@ type Policy struct {
 	Host string
 
 	rules    []rule
+	engines  []engine
 	examples []Example
 	now      func() time.Time
 }
 
 // Judge implements activities.Rules.
-func (p *Policy) Judge(c activities.Case) *activities.Ruling {
+func (p *Policy) Judge(ctx context.Context, c activities.Case) *activities.Ruling {
 	in, err := inputsOf(c, p.Host, p.now())
 	if err != nil {
 		return &activities.Ruling{Verdict: activities.Asked, Version: p.Version, Demands: anybody,
 			Rules: []activities.RuleMatch{{Name: "every-rule", Why: "none could be evaluated: " + oneLine(err)}}}
 	}
-	return p.judge(in.activation())
+	return p.rule(p.decide(ctx, in))
 }
 
 // anybody is who is asked if no rule says it: one person.
 var anybody = []activities.Demand{{Persons: 1}}
 
-// judge evaluates all rules. The strictest verdict counts, with the rules that have come to it.
-func (p *Policy) judge(activation any) *activities.Ruling {
-	ruling := activities.Ruling{Version: p.Version}
+// finding is what a rule that is met says of a change, of this file or of another engine.
+type finding struct {
+	verdict activities.Verdict
+	rule    activities.RuleMatch
+	demands []activities.Demand
+	within  time.Duration
+	// isUnanswered means that whoever was asked has given no verdict.
+	isUnanswered bool
+}
+
+// decide has all rules decide, and the other engines.
+func (p *Policy) decide(ctx context.Context, in inputs) (all []finding) {
+	activation := in.activation()
 	for _, r := range p.rules {
-		verdict, reason, matches := r.decide(activation)
-		stricter := slices.Index(activities.Verdicts, verdict) - slices.Index(activities.Verdicts, ruling.Verdict)
-		if !matches || stricter < 0 {
+		if f, isMet := r.decide(activation); isMet {
+			all = append(all, f)
+		}
+	}
+	for _, e := range p.engines {
+		all = append(all, askEngine(ctx, e, in)...)
+	}
+	return all
+}
+
+// rule sums up what was found: the strictest verdict counts, with the rules that have come to it.
+func (p *Policy) rule(found []finding) *activities.Ruling {
+	ruling := activities.Ruling{Version: p.Version}
+	for _, f := range found {
+		stricter := slices.Index(activities.Verdicts, f.verdict) - slices.Index(activities.Verdicts, ruling.Verdict)
+		if stricter < 0 {
 			continue
 		}
 		if stricter > 0 {
-			ruling = activities.Ruling{Version: p.Version, Verdict: verdict}
+			ruling = activities.Ruling{Version: p.Version, Verdict: f.verdict}
 		}
-		ruling.Rules = append(ruling.Rules, reason)
-		if verdict == activities.Asked {
-			ruling.Demands = addDemands(ruling.Demands, r.demands)
-			if r.within > 0 && (ruling.Within == 0 || r.within < ruling.Within) {
-				ruling.Within = r.within
+		ruling.Rules = append(ruling.Rules, f.rule)
+		if f.verdict == activities.Asked {
+			ruling.Demands = addDemands(ruling.Demands, f.demands)
+			if f.within > 0 && (ruling.Within == 0 || f.within < ruling.Within) {
+				ruling.Within = f.within
 			}
 		}
 	}
@@ -74,5 +100,24 @@ func addDemands(all, more []activities.Demand) []activities.Demand {
 	return all
 }
 
-// Size is how many rules there are.
+// Size is how many rules the file has.
 func (p *Policy) Size() int { return len(p.rules) }
+
+// Engines names the other engines that it asks: "cedar gateway.cedar@3f2a90aa12cd".
+func (p *Policy) Engines() (names []string) {
+	for _, e := range p.engines {
+		names = append(names, e.String())
+	}
+	return names
+}
+
+// Bear has OPA be sent a token, which is read for each question. It fails where no OPA is asked.
+func (p *Policy) Bear(token func() (string, error)) error {
+	for _, e := range p.engines {
+		if o, is := e.(*opa); is {
+			o.token = token
+			return nil
+		}
+	}
+	return errors.New("the policy asks no OPA")
+}

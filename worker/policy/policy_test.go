@@ -27,9 +27,11 @@ func load(t testing.TB, content string) *Policy {
 	t.Helper()
 	p, err := Load(write(t, content), "build-1")
 	require.NoError(t, err)
-	p.now = func() time.Time { return usualTime }
+	p.now = usualNow
 	return p
 }
+
+func usualNow() time.Time { return usualTime }
 
 const groups = "groups: {dba: [ann, bob], sre: [cy, ann]}\n"
 
@@ -96,7 +98,7 @@ func TestVerdicts(t *testing.T) {
 			"change.counts[0].removed == 7 && change.counts[0].before == 8', then: deny}", "deny c"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := load(t, groups+"rules: ["+c.rules+"]\n").Judge(deletion(7))
+			r := load(t, groups+"rules: ["+c.rules+"]\n").Judge(t.Context(), deletion(7))
 			require.Equal(t, c.want, describe(r))
 		})
 	}
@@ -132,21 +134,21 @@ func TestARuleSeesTheWholeList(t *testing.T) {
 		c.Change.Counts = append(c.Change.Counts, activities.Count{Of: fmt.Sprint(i)})
 	}
 	c.Change.Counts = append(c.Change.Counts, activities.Count{Of: "the last", Removed: 2000})
-	r := load(t, "rules: [{name: big, when: 'change.counts.exists(c, c.removed > 1000)', then: deny, why: many rows go}]").Judge(c)
+	r := load(t, "rules: [{name: big, when: 'change.counts.exists(c, c.removed > 1000)', then: deny, why: many rows go}]").Judge(t.Context(), c)
 	require.Equal(t, "deny big (many rows go)", describe(r))
 }
 
 func TestAHistoryIsReadOnlyForRulesThatLookAtIt(t *testing.T) {
 	c, read := deletion(1), 0
 	c.History = func() (activities.History, error) { read++; return activities.History{}, errors.New("a damaged note") }
-	require.Equal(t, "deny a", describe(load(t, "rules: [{name: a, when: 'true', then: deny}]").Judge(c)))
+	require.Equal(t, "deny a", describe(load(t, "rules: [{name: a, when: 'true', then: deny}]").Judge(t.Context(), c)))
 	require.Zero(t, read)
 	const budget = "{name: b, when: 'history.steps >= 50', then: deny}"
 	require.Equal(t, "ask b (it could not be evaluated: what the task has done before cannot be read: a damaged note) 1 person",
-		describe(load(t, "rules: ["+budget+"]").Judge(c)))
+		describe(load(t, "rules: ["+budget+"]").Judge(t.Context(), c)))
 
 	c.History = func() (activities.History, error) { return activities.History{}, nil }
-	require.Equal(t, none, describe(load(t, "rules: [{name: b, when: 'history.by[step.action] >= 50', then: deny}]").Judge(c)),
+	require.Equal(t, none, describe(load(t, "rules: [{name: b, when: 'history.by[step.action] >= 50', then: deny}]").Judge(t.Context(), c)),
 		"it has done nothing yet, and that is no error")
 }
 
@@ -155,13 +157,13 @@ func TestTheVersionIsTheDigestOfTheFile(t *testing.T) {
 	p := load(t, content)
 	require.Equal(t, activities.Digest("sha256:d883a9d9ef68c8f3"), p.Version[:len("sha256:")+16])
 	require.NotEqual(t, p.Version, load(t, content+"# another\n").Version)
-	require.Equal(t, p.Version, p.Judge(deletion(1)).Version)
+	require.Equal(t, p.Version, p.Judge(t.Context(), deletion(1)).Version)
 }
 
 func TestParametersThatAreNoneAsk(t *testing.T) {
 	c := deletion(1)
 	c.Step.With = json.RawMessage(`[`)
-	require.Equal(t, activities.Asked, load(t, "rules: [{name: a, when: 'true', then: allow}]\n").Judge(c).Verdict)
+	require.Equal(t, activities.Asked, load(t, "rules: [{name: a, when: 'true', then: allow}]\n").Judge(t.Context(), c).Verdict)
 }
 
 func TestABadFileIsRefused(t *testing.T) {
@@ -244,11 +246,11 @@ examples:
 `)
 	short := p.Version.Short()
 	require.Equal(t, []Tried{
-		{"many rows", ""}, {"few rows", ""}, {"by force", ""}, {"the last of the budget", ""}, {"past the budget", ""}, {"a short horizon", ""},
-		{"by night", ""},
-		{"wrong verdict", "it is ask, by rules big@" + short + " (many rows go), and should be allow"},
-		{"wrong rule", "it is deny as it should be, but, by rules forced@" + short + ", and not by nights"},
-	}, p.TryExamples())
+		{Example: "many rows"}, {Example: "few rows"}, {Example: "by force"}, {Example: "the last of the budget"},
+		{Example: "past the budget"}, {Example: "a short horizon"}, {Example: "by night"},
+		{"wrong verdict", "it is ask, by rules big@" + short + " (many rows go), and should be allow", ""},
+		{"wrong rule", "it is deny as it should be, but, by rules forced@" + short + ", and not by nights", ""},
+	}, p.TryExamples(t.Context()))
 }
 
 func BenchmarkJudge(b *testing.B) {
@@ -261,7 +263,7 @@ func BenchmarkJudge(b *testing.B) {
 		p, c := load(b, rules.String()), deletion(5000)
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				if r := p.Judge(c); r == nil {
+				if r := p.Judge(b.Context(), c); r == nil {
 					b.Fatal("no rule matches")
 				}
 			}

@@ -46,17 +46,20 @@ func compile(env *cel.Env, when string) (cel.Program, error) {
 }
 
 // decide returns what the rule says of inputs, and its reason. One that cannot be evaluated asks.
-func (r rule) decide(activation any) (activities.Verdict, activities.RuleMatch, bool) {
+func (r rule) decide(activation any) (finding, bool) {
+	f := finding{verdict: activities.Asked, rule: activities.RuleMatch{Name: r.name}, demands: r.demands, within: r.within}
 	value, _, err := r.program.Eval(activation)
 	if err != nil {
-		return activities.Asked, activities.RuleMatch{Name: r.name, Why: "it could not be evaluated: " + oneLine(err)}, true
+		f.rule.Why = "it could not be evaluated: " + oneLine(err)
+		return f, true
 	}
 	if unknown, is := value.(*types.Unknown); is {
-		why := "it looks at what the history of the task does not tell: " + unknownNames(unknown)
-		return activities.Asked, activities.RuleMatch{Name: r.name, Why: why}, true
+		f.rule.Why = unknownWhy + unknownNames(unknown)
+		return f, true
 	}
 	isMet, _ := value.Value().(bool)
-	return r.verdict, activities.RuleMatch{Name: r.name, Why: r.why}, isMet
+	f.verdict, f.rule.Why = r.verdict, r.why
+	return f, isMet
 }
 
 func oneLine(err error) string {
