@@ -231,6 +231,10 @@ func (c Config) Validate() error {
 		u.Host == "" || u.User != nil || u.RawQuery != "") {
 		bad("page", "%q must be the address of the page of starter serve, such as https://unwind.example.com", c.Page)
 	}
+	if c.PolicyToken != "" && !(workerSecrets{c}).Has(string(c.PolicyToken)) {
+		bad("policyToken", "%q is not one of secrets; name one, as in secrets: {%s: \"file:/path\"}", c.PolicyToken,
+			c.PolicyToken)
+	}
 	if c.Approvals != nil && c.Approvals.Signers == "" {
 		bad("approvals.signers", "it is missing; name the file of allowed signers, as in signers: allowed_signers")
 	}

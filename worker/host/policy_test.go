@@ -2,9 +2,13 @@ package host_test
 
 import (
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -321,6 +325,78 @@ func TestABadPolicyKeepsAWorkerFromStarting(t *testing.T) {
 	_, err = host.Start(t.Context(), host.Config{Host: "build-1", Queue: t.Name(), State: t.TempDir(), Policy: file + ".gone"},
 		host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// A policy that asks other engines is enforced like rules of its own: what Cedar denies is not made, and the
+// gate of an OPA that gives no verdict says so, waits for whom the policy names, and lets nothing pass that it
+// denies by then.
+func TestWhatOtherEnginesDecideIsEnforced(t *testing.T) {
+	var asked, token atomic.Value
+	answers := make(chan string, 10)
+	opa := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked.Store(string(body))
+		token.Store(r.Header.Get("Authorization"))
+		_, _ = io.WriteString(w, <-answers)
+	}))
+	t.Cleanup(opa.Close)
+	t.Setenv("OPA_TOKEN", "a-bearer-token")
+	t.Setenv("SHOP_PASSWORD", "not to be told")
+	root := t.TempDir()
+	file := policyFile(t, "groups: {dba: [ann]}\ncedar: gateway.cedar\n"+
+		"opa: {url: '"+opa.URL+"/v1/data/unwind/verdict', timeout: 20s, from: [{group: dba}]}\n")
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(file), "gateway.cedar"), []byte(
+		`permit(principal == Agent::"bot", action in Action::"sqlite", resource);
+		@id("keep-all") @why("a table is not emptied") forbid(principal, action, resource) when { context.change.removed > 10 };`), 0o600))
+	r := ruled{serve(t, host.Config{
+		Worlds: []activities.Settings{&world.Settings{Roots: []string{root}}}, Policy: file, PolicyToken: "OPA",
+		Secrets: map[string]string{"OPA": "env:OPA_TOKEN", "SHOP": "env:SHOP_PASSWORD"},
+	}, host.Options{}), filepath.Join(root, "shop.db")}
+	r.fill()
+
+	answers <- `{"result": "allow"}`
+	_, err := r.end(r.run("sqlite.exec", deleteAll))
+	require.ErrorContains(t, err, "this worker's policy denies the change: rules cedar:keep-all@")
+	require.ErrorContains(t, err, "(a table is not emptied); nothing was touched")
+
+	const few = "DELETE FROM plan WHERE id < 3 /* ${{ secrets.SHOP }} */"
+	answers <- `{}`
+	answers <- `{}`
+	run := r.run("sqlite.exec", few)
+	g := r.gateOf(run)
+	require.Contains(t, g.Why, "rules opa:unwind/verdict (it gave no verdict: the document is undefined")
+	require.Equal(t, "0 of 1: still one of dba (ann)", g.Waits)
+	require.Equal(t, "Bearer a-bearer-token", token.Load())
+	require.Contains(t, asked.Load(), "secrets.SHOP")
+	require.NotContains(t, asked.Load(), "not to be told")
+	answers <- `{"result": {"verdict": "deny", "why": "not now"}, "decision_id": "7", "provenance": {"revision": "r1"}}`
+	_, err = r.approve(run, g, "ann")
+	require.NoError(t, err)
+	_, err = r.end(run)
+	require.ErrorContains(t, err, "denies the change: rules opa:unwind/verdict@r1 (not now, decision 7); nothing was touched")
+	require.Equal(t, 20, r.rows())
+	r.hasNoRecord()
+
+	answers <- `{"result": "none"}`
+	report, err := r.end(r.run("sqlite.exec", few))
+	require.NoError(t, err)
+	require.Equal(t, compensations.Committed, report.Status)
+	require.Equal(t, 18, r.rows())
+}
+
+func TestATokenThatNobodyIsSentIsRefused(t *testing.T) {
+	start := func(rules string, secrets map[string]string) error {
+		c := host.Config{Host: "build-1", Queue: t.Name(), State: t.TempDir(), PolicyToken: "OPA", Secrets: secrets}
+		if rules != "" {
+			c.Policy = policyFile(t, rules)
+		}
+		_, err := host.Start(t.Context(), c, host.Options{Client: servertest.Client(t), Namespace: servertest.Shared(t).Namespace})
+		return err
+	}
+	secrets := map[string]string{"OPA": "env:OPA_TOKEN"}
+	require.ErrorContains(t, start(allowAll, nil), `config: policyToken: "OPA" is not one of secrets`)
+	require.ErrorContains(t, start(allowAll, secrets), "config: policyToken: the policy asks no OPA; leave it out")
+	require.ErrorContains(t, start("", secrets), "config: policyToken: there is no policy that could ask an OPA")
 }
 
 // A budget counts what the worker itself has let the task do, whatever the task says of it.

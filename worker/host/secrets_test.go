@@ -60,7 +60,8 @@ func TestATaskGetsNoSecretOfTheWorkersOwnAndASecretIsMaskedInEveryCall(t *testin
 
 // Whatever the worker uses itself is out of its tasks' reach.
 func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
-	configs := map[string]host.Config{"notices": {Notices: []notices.Channel{{Webhook: &notices.Webhook{Key: "OWN"}}}}}
+	configs := map[string]host.Config{"notices": {Notices: []notices.Channel{{Webhook: &notices.Webhook{Key: "OWN"}}}},
+		"policy": {PolicyToken: "OWN"}}
 	own := []string{"OWN"}
 	for _, k := range host.Kinds {
 		configs[k.Name()] = host.Config{Worlds: []activities.Settings{k.Sample}}
@@ -78,6 +79,6 @@ func TestNoTaskCanNameWhatTheWorkerUses(t *testing.T) {
 			}
 		}
 		require.Contains(t, c.TaskSecrets(), "TASKS", name)
-		require.Equal(t, name != "notices", slices.Contains(c.TaskSecrets(), "OWN"))
+		require.Equal(t, name != "notices" && name != "policy", slices.Contains(c.TaskSecrets(), "OWN"))
 	}
 }
