@@ -56,8 +56,23 @@ var mutants = []mutant{
 	},
 	{
 		name: "a rule that cannot be evaluated is passed over", in: "worker/policy",
-		from: `oneLine(err)}, true`, to: `oneLine(err)}, false`,
+		from: "oneLine(err)\n\t\treturn f, true", to: "oneLine(err)\n\t\treturn f, false",
 		tests: "worker/policy", run: "TestVerdicts",
+	},
+	{
+		name: "a Cedar policy that cannot be evaluated is passed over", in: "worker/policy",
+		from: "range append(forbidden.Errors, permitted.Errors...) {", to: "range permitted.Errors {",
+		tests: "worker/policy", run: "TestCedarVerdicts",
+	},
+	{
+		name: "an OPA that gives no verdict allows", in: "worker/policy",
+		from: `f = o.asks("it gave no verdict: " + err.Error())`, to: "f.verdict = activities.Allows",
+		tests: "worker/policy", run: "TestWhatIsNoVerdictOfOPAAsks",
+	},
+	{
+		name: "two steps beside each other use the last of a budget", in: "activities",
+		from: "if isStale, err := seen.isStale(); isStale", to: "if isStale, err := false, error(nil); isStale",
+		tests: "activities", run: "TestAChangeIsJudgedAnew",
 	},
 	{
 		name: "file has no fence", in: "activities/file",

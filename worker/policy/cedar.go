@@ -30,6 +30,9 @@ const (
 // noPermit is the name of the rule that Cedar has without being told: what nothing permits is denied.
 const noPermit = "no-permit"
 
+// everyPolicy is the name of what asks because none could be evaluated.
+const everyPolicy = "every-policy"
+
 // cedarEngine decides by policies in Cedar. Each forbid that matches denies, or asks; of each resource a
 // permit must match.
 type cedarEngine struct {
@@ -92,7 +95,7 @@ func (l *loader) readCedar(name string) *cedarEngine {
 	sum := sha256.Sum256(src)
 	c := &cedarEngine{file: filepath.Base(file), source: string(src),
 		version: activities.Digest("sha256:" + hex.EncodeToString(sum[:])).Short()}
-	seen := map[cedar.PolicyID]bool{noPermit: true}
+	seen := map[cedar.PolicyID]bool{noPermit: true, everyPolicy: true}
 	for i, p := range policies {
 		read := cedarPolicy{Policy: p, id: cedar.PolicyID(fmt.Sprintf("policy%d", i))}
 		for _, problem := range append(read.annotate(), checkCedar(p)...) {
@@ -147,7 +150,7 @@ func (p *cedarPolicy) annotate() (problems []string) {
 func (c *cedarEngine) String() string { return "cedar " + c.file + "@" + c.version }
 
 func (c *cedarEngine) rules() []string {
-	names := []string{"cedar:" + noPermit}
+	names := []string{"cedar:" + noPermit, "cedar:" + everyPolicy}
 	for _, p := range append(slices.Clone(c.permits), c.forbids...) {
 		names = append(names, "cedar:"+string(p.id))
 	}
@@ -162,7 +165,7 @@ func (c *cedarEngine) sees(input string) bool {
 }
 
 func (c *cedarEngine) asks(why string) finding {
-	return finding{verdict: activities.Asked, rule: activities.RuleMatch{Name: "cedar", Version: c.version, Why: why}}
+	return c.finding(everyPolicy, activities.Asked, shown(why))
 }
 
 func (c *cedarEngine) finding(id cedar.PolicyID, verdict activities.Verdict, why string) finding {

@@ -130,7 +130,7 @@ func TestAHistoryIsReadOnlyForPoliciesThatNameIt(t *testing.T) {
 	d := deletion(7)
 	d.History = func() (activities.History, error) { return activities.History{}, os.ErrPermission }
 	require.Nil(t, loadCedar(t, "", anything).Judge(t.Context(), d))
-	require.Equal(t, "ask cedar (it could not be evaluated: what the task has done before cannot be read: permission denied) 1 person",
+	require.Equal(t, "ask cedar:every-policy (it could not be evaluated: what the task has done before cannot be read: permission denied) 1 person",
 		describe(loadCedar(t, "", anything+"forbid(principal, action, resource) when { context has history && context.history.steps > 50 };").Judge(t.Context(), d)))
 }
 
@@ -222,9 +222,9 @@ func TestCedarDoesNotTakeWhatIsUnknownForHarmless(t *testing.T) {
 	}
 	whole := deletion(7).Change
 	require.Equal(t, none, past(anything, whole))
-	require.Equal(t, "ask cedar (it looks at what the history of the task does not tell: host) 1 person",
+	require.Equal(t, "ask cedar:every-policy (it looks at what the history of the task does not tell: host) 1 person",
 		past(anything+"forbid(principal, action, resource) when { context.host == \"x\" };", whole))
-	require.Equal(t, "ask cedar (it looks at what the history of the task does not tell: change) 1 person", past(anything, activities.Change{}))
+	require.Equal(t, "ask cedar:every-policy (it looks at what the history of the task does not tell: change) 1 person", past(anything, activities.Change{}))
 }
 
 func BenchmarkCedar(b *testing.B) {

@@ -114,7 +114,7 @@ func (o *opa) decide(ctx context.Context, in inputs) []finding {
 		if f.verdict != activities.Denies {
 			f = o.asks("it gave no verdict: " + err.Error())
 		}
-		f.isUnanswered, isMet = true, true
+		f.isUnanswered = true
 	}
 	f.rule.Version = a.revision()
 	if id := cut(a.DecisionID, maxIdentity); id != "" {
