@@ -95,14 +95,15 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 
 // keepPass lets a forward make a change that was judged. The judgement is stale if another step of the
 // task was let act, or undone, since rules looked at the task's history.
-func (b boundAction) keepPass(ctx context.Context, f Forward, c Change, seen *seenHistory) (_ Pass, isStale bool, _ error) {
+func (b boundAction) keepPass(ctx context.Context, f Forward, c Change, seen *seenHistory) (p Pass, isStale bool,
+	err error) {
 	b.host.Passes.Lock()
 	defer b.host.Passes.Unlock()
 	if isStale, err := seen.isStale(); isStale || err != nil {
-		return Pass{}, isStale, err
+		return p, isStale, err
 	}
-	pass, err := b.letAct(ctx, f, c)
-	return pass, false, err
+	p, err = b.letAct(ctx, f, c)
+	return p, false, err
 }
 
 // letAct checks who has let a change be made that was judged, and notes its pass.

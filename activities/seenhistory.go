@@ -5,7 +5,8 @@ import (
 	"reflect"
 )
 
-// seenHistory is the history of a task as rules have seen it. It is read once, for rules that look at it.
+// seenHistory is the history of a task as rules have seen it. It is read once, for rules that look at
+// it.
 type seenHistory struct {
 	passes Passes
 	task   string
@@ -27,12 +28,12 @@ func (s *seenHistory) read() (History, error) {
 	return s.History, s.err
 }
 
-// isStale reports whether rules have looked at a history that is another by now. One that could not be
-// read has made them ask.
+// isStale reports whether rules have looked at a history that is another by now. One that could not
+// be read has made them ask.
 func (s *seenHistory) isStale() (bool, error) {
-	if !s.isRead || s.err != nil {
-		return false, nil
+	if s.isRead && s.err == nil {
+		now, err := s.passes.History(s.task)
+		return err == nil && !reflect.DeepEqual(now, s.History), err
 	}
-	now, err := s.passes.History(s.task)
-	return err == nil && !reflect.DeepEqual(now, s.History), err
+	return false, nil
 }

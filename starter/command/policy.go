@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -62,8 +63,9 @@ func (p *program) testPolicy(ctx context.Context, file string) error {
 			p.printf("pass  %s\n", terminal.OneLine(t.Example))
 		}
 	}
-	parts := append([]string{terminal.Plural(rules.Size(), "rule")}, rules.Engines()...)
-	p.printf("policy %s: %s, %s\n", rules.Version.Short(), strings.Join(parts, ", "), terminal.Plural(len(tried), "example"))
+	parts := slices.Concat([]string{terminal.Plural(rules.Size(), "rule")}, rules.Engines(),
+		[]string{terminal.Plural(len(tried), "example")})
+	p.printf("policy %s: %s\n", rules.Version.Short(), strings.Join(parts, ", "))
 	var failed []string
 	if wrong > 0 {
 		failed = append(failed, terminal.Plural(wrong, "example")+" not as wanted")

@@ -28,7 +28,10 @@ func TestPolicyTestTriesTheExamplesOfAFile(t *testing.T) {
 			"FAIL  of low risk: it is none, and should be ask\n", "1 example not as wanted"},
 		"a bad file": {"rules: [{name: high, when: 'change.riks', then: deny}]\n", statusUsage, "",
 			"policy.yaml:1: rules[0].when: \"change.riks\": undefined field 'riks'"},
-		"no example": {"rules: [{name: a, when: 'true', then: deny}]\n", statusOK, "1 rule, 0 examples\n", ""},
+		"an OPA that does not answer": {rules + "opa: {url: 'http://127.0.0.1:1/v1/data/x'}\n", statusFailed,
+			"untried  of high risk: opa:x: it gave no verdict: dial tcp 127.0.0.1:1: connect: connection refused\npolicy ", "1 example not tried"},
+		"the engines that it asks": {rules + "opa: {url: 'http://127.0.0.1:1/v1/data/x'}\n", statusFailed, ": 1 rule, opa:x, 1 example\n", ""},
+		"no example":               {"rules: [{name: a, when: 'true', then: deny}]\n", statusOK, "1 rule, 0 examples\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "policy.yaml")

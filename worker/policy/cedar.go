@@ -27,14 +27,15 @@ const (
 	annotationWhy     = "why"
 )
 
-// noPermit is the name of the rule that Cedar has without being told: what nothing permits is denied.
+// noPermit is the name of the rule that Cedar has without being told: what nothing permits is
+// denied.
 const noPermit = "no-permit"
 
 // everyPolicy is the name of what asks because none could be evaluated.
 const everyPolicy = "every-policy"
 
-// cedarEngine decides by policies in Cedar. Each forbid that matches denies, or asks; of each resource a
-// permit must match.
+// cedarEngine decides by policies in Cedar. Each forbid that matches denies, or asks; of each
+// resource a permit must match.
 type cedarEngine struct {
 	file    string
 	source  string
@@ -102,7 +103,8 @@ func (l *loader) readCedar(name string) *cedarEngine {
 			l.badf("cedar", "%s:%d:%d: %s", file, p.Position().Line, p.Position().Column, problem)
 		}
 		if seen[read.id] {
-			l.badf("cedar", "%s:%d: @id(%q) is the name of another policy; give it one of its own", file, p.Position().Line, read.id)
+			l.badf("cedar", "%s:%d: @id(%q) is the name of another policy; give it one of its own", file,
+				p.Position().Line, read.id)
 		}
 		seen[read.id] = true
 		if p.Effect() == cedar.Permit {
@@ -114,8 +116,8 @@ func (l *loader) readCedar(name string) *cedarEngine {
 	return c
 }
 
-// annotate reads the annotations of a policy, and says what is wrong with them. All others are left alone:
-// they mean something elsewhere.
+// annotate reads the annotations of a policy, and says what is wrong with them. All others are left
+// alone: they mean something elsewhere.
 func (p *cedarPolicy) annotate() (problems []string) {
 	known := []string{annotationID, annotationVerdict, annotationWhy}
 	verdicts := []activities.Verdict{"", activities.Allows, activities.Asked}
@@ -130,8 +132,8 @@ func (p *cedarPolicy) annotate() (problems []string) {
 			}
 		case annotationVerdict:
 			if p.verdict = activities.Verdict(text); text == "" || !slices.Contains(verdicts, p.verdict) {
-				problems = append(problems, fmt.Sprintf(
-					"@verdict(%q) is not known; a forbid has ask or deny (without it, deny), a permit ask or allow (without it, neither)", text))
+				problems = append(problems, fmt.Sprintf("@verdict(%q) is not known; a forbid has ask or deny "+
+					"(without it, deny), a permit ask or allow (without it, neither)", text))
 			}
 		case annotationWhy:
 			if p.why = text; len(text) > maxWhy {
@@ -157,8 +159,8 @@ func (c *cedarEngine) rules() []string {
 	return names
 }
 
-// sees implements engine. The resources are the keys of the change; else what has an input's name in it may
-// look at it.
+// sees implements engine. The resources are the keys of the change; else what has an input's name
+// in it may look at it.
 func (c *cedarEngine) sees(input string) bool {
 	name := input[strings.LastIndex(input, ".")+1:]
 	return input == "change" || input == "change.keys" || strings.Contains(c.source, name)
@@ -219,8 +221,8 @@ func (c *cedarEngine) decide(_ context.Context, in inputs) (all []finding) {
 
 func (f finding) allows() bool { return f.verdict == activities.Allows }
 
-// decideOn is what it finds about one resource. Cedar itself skips a policy that cannot be evaluated, also one
-// that forbids: here it asks.
+// decideOn is what it finds about one resource. Cedar itself skips a policy that cannot be
+// evaluated, also one that forbids: here it asks.
 func (c *cedarEngine) decideOn(request cedar.Request) (all []finding) {
 	_, permitted := cedar.Authorize(c.permits, entities{}, request)
 	_, forbidden := cedar.Authorize(c.forbids, entities{}, request)
@@ -233,11 +235,11 @@ func (c *cedarEngine) decideOn(request cedar.Request) (all []finding) {
 		all = append(all, c.finding(p.id, p.verdict, p.why))
 	}
 	if len(permitted.Reasons) == 0 {
-		why := "nothing permits it for " + request.Resource.String()
+		whys := []string{"nothing permits it for " + request.Resource.String()}
 		for _, f := range failed {
-			why += "; " + f.rule.Name + ": " + f.rule.Why
+			whys = append(whys, f.rule.Name+": "+f.rule.Why)
 		}
-		return append(all, c.finding(noPermit, activities.Denies, shown(why)))
+		return append(all, c.finding(noPermit, activities.Denies, shown(strings.Join(whys, "; "))))
 	}
 	lenient := []activities.Verdict{activities.Allows, "", activities.Asked}
 	best := len(lenient) - 1
@@ -252,7 +254,8 @@ func (c *cedarEngine) decideOn(request cedar.Request) (all []finding) {
 	return all
 }
 
-// entities are those that policies can name: an action is in its world, a resource in the folders above it.
+// entities are those that policies can name: an action is in its world, a resource in the folders
+// above it.
 type entities struct{}
 
 // Get implements cedar.EntityGetter.
@@ -274,7 +277,8 @@ func (entities) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return e, true
 }
 
-// folderOf is the key that a key is below: of "file:/srv/site" it is "file:/srv", and of that "file:/".
+// folderOf is the key that a key is below: of "file:/srv/site" it is "file:/srv", and of that
+// "file:/".
 func folderOf(key string) string {
 	i := strings.LastIndex(strings.TrimSuffix(key, "/"), "/")
 	if i < 0 {
@@ -286,8 +290,8 @@ func folderOf(key string) string {
 	return key[:i]
 }
 
-// cedarValue is a value of the tree in Cedar; nil for null, which Cedar does not have. A number that its decimals
-// cannot hold exactly is a text, so that a comparison of it fails, and asks.
+// cedarValue is a value of the tree in Cedar; nil for null, which Cedar does not have. A number
+// that its decimals cannot hold exactly is a text, so that a comparison of it fails, and asks.
 func cedarValue(value any) cedar.Value {
 	switch v := value.(type) {
 	case bool:

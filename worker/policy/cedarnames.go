@@ -13,8 +13,8 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/task"
 )
 
-// checkCedar says which names of a policy mean nothing: one that asks for what can never be there would pass for
-// one that does not match. It reads the policy in Cedar's format in JSON.
+// checkCedar says which names of a policy mean nothing: one that asks for what can never be there
+// would pass for one that does not match. It reads the policy in Cedar's format in JSON.
 func checkCedar(p *cedar.Policy) (problems []string) {
 	raw, err := p.MarshalJSON()
 	if err != nil {
@@ -31,7 +31,8 @@ func checkCedar(p *cedar.Policy) (problems []string) {
 	return slices.Compact(c.problems)
 }
 
-// cedarFields are the attributes of a policy's variables, as maps; true stands for what may have any.
+// cedarFields are the attributes of a policy's variables, as maps; true stands for what may have
+// any.
 var cedarFields = map[string]any{
 	"principal": map[string]any{}, "action": map[string]any{}, "resource": map[string]any{"key": true},
 	"context": map[string]any{"with": true, "time": true, "host": true, "task": fieldsOf[Task](), "step": fieldsOf[Step](),
@@ -90,7 +91,8 @@ func (c *cedarChecker) visit(node any) {
 	}
 }
 
-// pathOf is the way to an attribute, as in context, change, risk; nil if it does not begin at a variable.
+// pathOf is the way to an attribute, as in context, change, risk; nil if it does not begin at a
+// variable.
 func pathOf(node any) []string {
 	n, _ := node.(map[string]any)
 	if name, is := n["Var"].(string); is {

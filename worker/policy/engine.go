@@ -9,8 +9,8 @@ import (
 	"github.com/seed-62bf7108/unwind/activities"
 )
 
-// engine is the door to policies that are not written here: it decides about the same inputs, and what
-// it finds counts like the rules of the file.
+// engine is the door to policies that are not written here: it decides about the same inputs, and
+// what it finds counts like the rules of the file.
 type engine interface {
 	// String names it, and its version where that is known.
 	String() string
@@ -26,15 +26,21 @@ type engine interface {
 
 // askEngine has an engine decide, unless it may look at what nobody can tell.
 func askEngine(ctx context.Context, e engine, in inputs) []finding {
-	if unknown := slices.DeleteFunc(slices.Clone(in.unknown), func(name string) bool { return !e.sees(name) }); len(unknown) > 0 {
-		slices.Sort(unknown)
-		return []finding{e.asks(unknownWhy + strings.Join(unknown, ", "))}
+	var unknown []string
+	for _, name := range in.unknown {
+		if e.sees(name) {
+			unknown = append(unknown, name)
+		}
 	}
-	return e.decide(ctx, in)
+	if len(unknown) == 0 {
+		return e.decide(ctx, in)
+	}
+	slices.Sort(unknown)
+	return []finding{e.asks(unknownWhy + strings.Join(unknown, ", "))}
 }
 
-// tree is what other engines see of the inputs, by the names that rules have for them: maps, lists, texts,
-// whole and other numbers, true and false, times and durations.
+// tree is what other engines see of the inputs, by the names that rules have for them: maps, lists,
+// texts, whole and other numbers, true and false, times and durations.
 func (in inputs) tree(withHistory bool) (map[string]any, error) {
 	seen := map[string]any{"task": treeOf(in.task), "step": treeOf(in.step), "with": in.with, "change": treeOf(in.change),
 		"time": in.time, "host": in.host}
@@ -72,7 +78,8 @@ func treeOf(value any) any {
 	}
 }
 
-// shown is a text of somebody else's as a gate shows it: in one line, and no longer than a rule's own.
+// shown is a text of somebody else's as a gate shows it: in one line, and no longer than a rule's
+// own.
 func shown(text string) string { return cut(text, maxWhy) }
 
 func cut(text string, limit int) string {

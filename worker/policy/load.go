@@ -94,8 +94,8 @@ type loader struct {
 	problems []error
 }
 
-// badf says what is wrong with a field, at the line where it stands, or where the next one around it
-// does.
+// badf says what is wrong with a field, at the line where it stands, or where the next one around
+// it does.
 func (l *loader) badf(field, format string, args ...any) {
 	at := field
 	for l.places[at].Line == 0 && at != "" {

@@ -36,8 +36,8 @@ type writtenOPA struct {
 	URL string `yaml:"url"`
 	// Timeout bounds a question, answer included. Defaults to 1s.
 	Timeout time.Duration `yaml:"timeout"`
-	// From are whose approval is asked for where its answer names nobody, and where there is none. Defaults to one
-	// person, whoever it is.
+	// From are whose approval is asked for where its answer names nobody, and where there is none.
+	// Defaults to one person, whoever it is.
 	From []writtenDemand `yaml:"from"`
 }
 
@@ -100,7 +100,8 @@ func (o *opa) rules() []string { return []string{o.name} }
 func (o *opa) sees(string) bool { return true }
 
 func (o *opa) asks(why string) finding {
-	return finding{verdict: activities.Asked, rule: activities.RuleMatch{Name: o.name, Why: shown(why)}, demands: o.demands}
+	return finding{verdict: activities.Asked, demands: o.demands,
+		rule: activities.RuleMatch{Name: o.name, Why: shown(why)}}
 }
 
 // decide implements engine.
@@ -228,8 +229,8 @@ type verdictJSON struct {
 	Within  string          `json:"within"`
 }
 
-// read understands a verdict; "none" is none. If there is an error, it is not understood, and a deny is one all
-// the same.
+// read understands a verdict; "none" is none. If there is an error, it is not understood, and a
+// deny is one all the same.
 func (o *opa) read(result json.RawMessage) (f finding, isMet bool, err error) {
 	if len(result) == 0 {
 		return f, true, errors.New("the document is undefined: no policy there has a verdict about this")

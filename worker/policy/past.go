@@ -25,8 +25,8 @@ type Past struct {
 	ReadOnly  bool
 }
 
-// JudgePast returns what the rules would have decided about each step of a task, given in the order of
-// their times; nil where no rule matches. What the history does not tell is unknown: a rule that
+// JudgePast returns what the rules would have decided about each step of a task, given in the order
+// of their times; nil where no rule matches. What the history does not tell is unknown: a rule that
 // needs it asks, and names it.
 func (p *Policy) JudgePast(ctx context.Context, steps []Past) ([]*activities.Ruling, error) {
 	var all []*activities.Ruling
@@ -37,7 +37,7 @@ func (p *Policy) JudgePast(ctx context.Context, steps []Past) ([]*activities.Rul
 		}
 		before, unknown := historyOf(steps[:i], s.Case.Host)
 		in.history = func() (History, error) { return before, nil }
-		in.unknown = append(unknown, s.unknown()...)
+		in.unknown = slices.Concat(unknown, s.unknown())
 		all = append(all, p.rule(p.decide(ctx, in)))
 	}
 	return all, nil
@@ -46,8 +46,8 @@ func (p *Policy) JudgePast(ctx context.Context, steps []Past) ([]*activities.Rul
 // sums are the fields that sum up counts: of a change, and of a history.
 var sums = []string{"added", "removed", "changed"}
 
-// historyOf is what a worker on a host would have noted of steps, and what of that is unknown. What has
-// been undone since counts as well, for nothing tells whether it had been undone by then.
+// historyOf is what a worker on a host would have noted of steps, and what of that is unknown. What
+// has been undone since counts as well, for nothing tells whether it had been undone by then.
 func historyOf(steps []Past, host string) (h History, unknown []string) {
 	h.By = map[string]int64{}
 	isKnown, isCounted := host != "", true

@@ -1,6 +1,6 @@
-// Command opaserver is a server of the Open Policy Agent for tests: its own REST API over a store in memory,
-// with a bundle of the revision that it is given, into which policies can be put. It prints its address once it
-// listens, and runs until its input ends.
+// Command opaserver is a server of the Open Policy Agent for tests: its own REST API over a store
+// in memory, with a bundle of the revision that it is given, into which policies can be put. It
+// prints its address once it listens, and runs until its input ends.
 package main
 
 import (
