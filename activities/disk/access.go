@@ -86,16 +86,26 @@ func (c *call) beginWriting(ctx context.Context, to access) error {
 
 func (c *call) endWriting() error { return c.token.Drop(writingDoc) }
 
-// dropSnapshots drops snapshots of a disk, as far as they are there, and mends what was cut short. A
+// dropSnapshots drops snapshots of disks, as far as they are there, and mends what was cut short. A
 // disk that is gone has none.
-func (c *call) dropSnapshots(ctx context.Context, path string, names ...string) error {
-	isImage, there, err := haveSnapshots(path, names)
-	if err != nil || !isImage {
+func (c *call) dropSnapshots(ctx context.Context, paths []string, names ...string) error {
+	cut, err := c.token.Has(writingDoc)
+	if err != nil {
 		return err
 	}
-	if cut, err := c.token.Has(writingDoc); err != nil || !there && !cut {
-		return err
+	for _, path := range paths {
+		isImage, there, err := haveSnapshots(path, names)
+		if err == nil && isImage && (there || cut) {
+			err = c.dropFrom(ctx, path, names)
+		}
+		if err != nil {
+			return err
+		}
 	}
+	return c.endWriting()
+}
+
+func (c *call) dropFrom(ctx context.Context, path string, names []string) error {
 	to, err := c.reachDisk(ctx, path)
 	if err != nil {
 		return err
@@ -113,7 +123,7 @@ func (c *call) dropSnapshots(ctx context.Context, path string, names ...string) 
 			return err
 		}
 	}
-	return c.endWriting()
+	return nil
 }
 
 // haveSnapshots says whether there is an image at a path, and whether it has one of several snapshots.

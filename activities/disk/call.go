@@ -44,7 +44,7 @@ func (a *action) Apply(ctx context.Context, e activities.Entry, s activities.Ste
 	if err := a.call(ctx, job{Op: op, Entry: e, Step: s, Want: want}, &r); err != nil {
 		return r, err
 	}
-	p, err := activities.DecodeParams[compareParams](e.Params)
+	p, err := activities.DecodeParams[allParams](e.Params)
 	if err != nil {
 		return r, err
 	}
@@ -104,7 +104,7 @@ func do(ctx context.Context, j job) (any, error) {
 	case isolated.Apply:
 		return c.apply(ctx)
 	case isolated.Observe:
-		return c.observe()
+		return c.observe(ctx)
 	case isolated.Query:
 		return c.look(ctx)
 	}

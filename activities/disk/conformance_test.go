@@ -65,12 +65,30 @@ func cases() []actiontest.Case {
 		require.Eventually(t, func() bool { return !isFrozen(dir) }, time.Minute, 20*time.Millisecond, "the guest stays frozen")
 		return fmt.Sprint(len(tags(t, diskOf(dir))))
 	}
+	resume := restore
+	resume.Name, resume.Start = "restore with memory", startWithMachineKept
+	resume.With = func(dir string) any {
+		return params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, "one"), "memory": true}
+	}
+	resume.Next = func(dir string) any {
+		return params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, "two"), "memory": true}
+	}
+	resume.Drift = func(t testing.TB, dir string) {
+		at := &machine{t: t, dir: dir, device: virtio}
+		at.write(fmt.Sprintf("write -P %d 3M 64k", content(t, diskOf(dir))[3<<20]+1))
+	}
+	resume.Meanwhile = nil // what is approved is that all goes which the machine does
+	resume.Manifest = func(t testing.TB, dir string) string {
+		at := &machine{t: t, dir: dir, device: virtio}
+		at.write("flush")
+		return manifest(t, dir)
+	}
 	verify := restore
 	verify.Name, verify.Action, verify.Undone, verify.Brief = "verify", "disk.verify", activities.Nothing, true
 	verify.Drift, verify.Meanwhile = nil, nil
 	compare := verify
 	compare.Name, compare.Action = "compare", "disk.compare"
-	all := []actiontest.Case{restore, keep, running, verify, compare}
+	all := []actiontest.Case{restore, resume, keep, running, verify, compare}
 	for i := range all {
 		c := &all[i]
 		c.Open, c.Anew, c.Sample, c.EitherWay = open, true, 1, true
@@ -113,6 +131,20 @@ func startWithCheckpoints(t testing.TB, dir string) {
 	write(t, diskOf(dir), "write -P 3 512k 1M", "discard 4M 64k")
 	keepAs(t, dir, "two")
 	write(t, diskOf(dir), "write -P 4 0 64k", "write -P 5 9M 1M", "write -z 4M 512k")
+}
+
+// startWithMachineKept starts a machine that writes two disks, which have changed since each of two
+// checkpoints with its memory.
+func startWithMachineKept(t testing.TB, dir string) {
+	start(t, dir)
+	m := startMachineWith(t, dir, virtio, nil, "-S", "-m", "16", "-drive",
+		"if=virtio,format=qcow2,file="+strings.ReplaceAll(diskOf(dir), ",", ",,")+".other")
+	for n, name := range []string{"one", "two"} {
+		_, err := apply(t, dir, "disk.checkpoint", name, params{"disk": diskOf(dir), "memory": true})
+		require.NoError(t, err)
+		m.write(fmt.Sprintf("write -P %d 512k 1M", n+3))
+		m.do(`{"execute":"human-monitor-command","arguments":{"command-line":"qemu-io virtio0 \"write -P 9 2M 64k\""}}`)
+	}
 }
 
 // tokenOf is the token of a step with a name. Calls of one token end what others have started.

@@ -25,7 +25,7 @@ func (w *world) checkFit(i *image, runs bool) error {
 	if err := w.checkBelow(i.Image, i.path); err != nil {
 		return err
 	}
-	return checkRoom(i)
+	return checkRoom(i, 0)
 }
 
 // maxChain is how many images may lie below a disk.
@@ -73,8 +73,8 @@ func (w *world) checkBelow(top *qcow2.Image, path string) error {
 const spare = 16 << 20
 
 // checkRoom refuses an image whose filesystem has no room for a snapshot: a copy of the map, part by
-// part, once the disk is written to.
-func checkRoom(i *image) error {
+// part, once the disk is written to, and the memory of its machine.
+func checkRoom(i *image, memory int64) error {
 	mapped, err := i.MapBytes()
 	if err != nil {
 		return explain(i.path, err)
@@ -84,7 +84,7 @@ func checkRoom(i *image) error {
 		return err
 	}
 	free := int64(fs.Bavail) * fs.Bsize //nolint:gosec // bytes of a filesystem
-	if need := mapped + spare; free < need {
+	if need := mapped + memory + spare; free < need {
 		return activities.Errorf(activities.Refused,
 			"disk: the filesystem of %s has %s free, and a checkpoint may take %s; make room, or delete checkpoints", i.path,
 			activities.CountOf(free, "byte"), activities.CountOf(need, "byte"))

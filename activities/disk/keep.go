@@ -20,18 +20,26 @@ type record struct {
 
 	// Path is the disk without symlinks.
 	Path string `json:"path"`
+	// Memory says that it is about a machine: its memory, the disk, and Others, which it writes too.
+	Memory bool     `json:"memory,omitempty"`
+	Others []string `json:"others,omitempty"`
 	// Before is the map that a restore has kept.
 	Before string            `json:"before,omitempty"`
 	Result activities.Result `json:"result,omitzero"`
 }
+
+// paths are the disks that a step is about; where there is no record, that is one.
+func (r record) paths(path string) []string { return append([]string{path}, r.Others...) }
 
 // kept is the content of journal.Applied of a checkpoint.
 type kept struct {
 	// Map is the digest of the snapshot's map.
 	Map string `json:"map"`
 	// Backing is the image below the disk.
-	Backing string            `json:"backing,omitempty"`
-	Result  activities.Result `json:"result"`
+	Backing string `json:"backing,omitempty"`
+	// Others are the disks that the machine wrote too, whose memory was kept.
+	Others []string          `json:"others,omitempty"`
+	Result activities.Result `json:"result"`
 }
 
 func (c *call) planKeep(ctx context.Context) (change activities.Change, err error) {
@@ -43,13 +51,24 @@ func (c *call) planKeep(ctx context.Context) (change activities.Change, err erro
 	if err != nil {
 		return change, err
 	}
-	to, err := c.reachDisk(ctx, path)
+	to, err := c.reachToKeep(ctx, path, p.Memory)
 	if err != nil {
 		return change, err
 	}
 	defer to.close()
 	i, runs := to.opened()
+	if p.Memory {
+		return c.describeKeepMachine(ctx, to.(*running)) //nolint:forcetypeassert // as reachToKeep says
+	}
 	return describeKeep(path), c.checkFit(i, runs)
+}
+
+// reachToKeep is reachDisk, or reachMachine where its memory is to be kept.
+func (c *call) reachToKeep(ctx context.Context, path string, memory bool) (access, error) {
+	if memory {
+		return c.reachMachine(ctx, path)
+	}
+	return c.reachDisk(ctx, path)
 }
 
 func describeKeep(path string) activities.Change {
@@ -80,18 +99,18 @@ func (c *call) keep(ctx context.Context) (result activities.Result, err error) {
 	if was, err := c.token.Read(journal.Applied, &done); err != nil || was {
 		return done.Result, err
 	}
-	to, err := c.reachDisk(ctx, rec.Path)
+	to, err := c.reachToKeep(ctx, rec.Path, p.Memory)
 	if err != nil {
 		return result, err
 	}
 	defer to.close()
 	if !found {
-		if err := c.beginKeeping(ctx, to, rec); err != nil {
+		if err := c.beginKeeping(ctx, to, &rec); err != nil {
 			return result, err
 		}
 	}
 	c.reach("recorded")
-	if done, err = c.take(ctx, to, rec.Path); err != nil {
+	if done, err = c.take(ctx, to, rec); err != nil {
 		return result, err
 	}
 	c.reach("kept")
@@ -107,8 +126,16 @@ func (c *call) keep(ctx context.Context) (result activities.Result, err error) {
 
 // beginKeeping makes the record of a checkpoint that may be taken. Before its first one an image is
 // checked as a whole: later, that would take longer with each.
-func (c *call) beginKeeping(ctx context.Context, to access, rec record) error {
+func (c *call) beginKeeping(ctx context.Context, to access, rec *record) error {
 	i, runs := to.opened()
+	change := describeKeep(rec.Path)
+	if by, is := to.(*running); is && by.memory {
+		var err error
+		if change, err = c.describeKeepMachine(ctx, by); err != nil {
+			return err
+		}
+		rec.Memory, rec.Others = true, by.others()
+	}
 	if err := c.checkFit(i, runs); err != nil {
 		return err
 	}
@@ -117,23 +144,22 @@ func (c *call) beginKeeping(ctx context.Context, to access, rec record) error {
 			return err
 		}
 	}
-	change := describeKeep(rec.Path)
 	if err := errors.Join(c.Approval.Judge(change), c.checkApproved(change.Digest)); err != nil {
 		return err
 	}
-	_, err := c.token.Create(journal.Record, &rec)
+	_, err := c.token.Create(journal.Record, rec)
 	return err
 }
 
 // take takes the snapshot, unless it is there.
-func (c *call) take(ctx context.Context, to access, path string) (done kept, err error) {
+func (c *call) take(ctx context.Context, to access, rec record) (done kept, err error) {
 	name := nameOf(c.Entry.Token)
 	i, runs := to.opened()
 	if err := c.beginWriting(ctx, to); err != nil {
 		return done, err
 	}
 	_, there, err := to.view(snapshotOf(name))
-	if err == nil && !there {
+	if err == nil && (!there || rec.Memory) {
 		err = to.keep(ctx, snapshotOf(name))
 	}
 	if err != nil {
@@ -147,10 +173,16 @@ func (c *call) take(ctx context.Context, to access, path string) (done kept, err
 	if by, is := to.(*running); is {
 		frozen, notes = by.frozen, by.notes
 	}
-	return kept{Map: m.Digest, Backing: i.Backing, Result: activities.Result{
-		Summary: fmt.Sprintf("kept what %s holds: %s", path, activities.CountOf(m.Bytes, "byte")),
-		Outputs: map[string]any{"checkpoint": name, "bytes": m.Bytes, "running": runs, "frozen": frozen},
-		After:   activities.Digest("sha256:" + m.Digest), Notes: notes,
+	s, _ := i.Find(snapshotOf(name))
+	summary := fmt.Sprintf("kept what %s holds: %s", rec.Path, activities.CountOf(m.Bytes, "byte"))
+	if rec.Memory {
+		summary += fmt.Sprintf(", and %s of its machine's memory", activities.CountOf(s.Memory, "byte"))
+	}
+	return kept{Map: m.Digest, Backing: i.Backing, Others: rec.Others, Result: activities.Result{
+		Summary: summary,
+		Outputs: map[string]any{"checkpoint": name, "bytes": m.Bytes + s.Memory, "memory": s.Memory, "running": runs,
+			"frozen": frozen},
+		After: activities.Digest("sha256:" + m.Digest), Notes: notes,
 	}}, nil
 }
 
@@ -225,7 +257,7 @@ func (c *call) openKept(i *image, name string) (v qcow2.View, m qcow2.Map, err e
 }
 
 // letGo drops the checkpoint, unless it is that of somebody else by now.
-func (c *call) letGo(ctx context.Context, path string) (activities.Undone, error) {
+func (c *call) letGo(ctx context.Context, rec record) (activities.Undone, error) {
 	name := nameOf(c.Entry.Token)
 	keeper, isKept, err := c.token.Keeper()
 	if err != nil {
@@ -236,7 +268,7 @@ func (c *call) letGo(ctx context.Context, path string) (activities.Undone, error
 			Observed: fmt.Sprintf("checkpoint %s is that of %s by now, and stays", name, keeper.Workflow)}, nil
 	}
 	return activities.Undone{Outcome: activities.Restored, Observed: "checkpoint " + name + " is dropped"},
-		c.dropSnapshots(ctx, path, snapshotOf(name))
+		c.dropSnapshots(ctx, rec.paths(rec.Path), snapshotOf(name))
 }
 
 // observeKept reports whether the checkpoint is there.

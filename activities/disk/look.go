@@ -31,7 +31,7 @@ func (c *call) digestLook(path string) activities.Digest {
 }
 
 // beginLook opens the image of a look that is the one that was approved.
-func (c *call) beginLook() (p compareParams, i *image, err error) {
+func (c *call) beginLook() (p allParams, i *image, err error) {
 	p, path, err := c.located()
 	if err == nil {
 		err = c.checkApproved(c.digestLook(path))
@@ -54,6 +54,16 @@ func (c *call) verify(ctx context.Context) (r activities.Result, err error) {
 	_, m, err := c.openKept(i, p.Checkpoint)
 	if err != nil {
 		return r, err
+	}
+	if p.Memory {
+		by, err := c.reachMachine(ctx, i.path)
+		if err != nil {
+			return r, err
+		}
+		defer by.close()
+		if _, err := c.checkResumable(ctx, by, p.Checkpoint); err != nil {
+			return r, err
+		}
 	}
 	if err := c.checkFit(i, true); err != nil {
 		return r, err

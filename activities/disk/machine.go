@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,9 @@ type running struct {
 	name    string
 	monitor *peer
 	device  string // by which the monitor knows the disk
+	node    string // by which it knows the image
+	drives  []drive
+	memory  bool // whether its memory is kept with the disk: see memory.go
 	// freezing freezes the guest; nil: it is not frozen. reach reports the point at which it is.
 	freezing *guest
 	reach    func(string)
@@ -48,8 +52,10 @@ func (c *call) findMachine(ctx context.Context, path string) (*running, error) {
 			return nil, fmt.Errorf("machine %s: %w", name, err)
 		}
 		r := &running{name: name, monitor: monitor, reach: c.reach}
-		if r.device, err = r.findDevice(ctx, path); err == nil && r.device != "" {
-			r.image, err = openImage(path)
+		if err = r.findDevice(ctx, path); err == nil && r.device != "" {
+			if err = r.endJobs(ctx); err == nil {
+				r.image, err = openImage(path)
+			}
 		}
 		if err != nil {
 			monitor.close()
@@ -73,22 +79,29 @@ type blockDevice struct {
 		Node   string `json:"node-name"`
 		File   string `json:"file"`
 		Driver string `json:"drv"`
+		// ReadOnly says that the machine does not write it.
+		ReadOnly bool `json:"ro"`
+		Image    struct {
+			Snapshots []struct {
+				Name string `json:"name"`
+			} `json:"snapshots"`
+		} `json:"image"`
 	} `json:"inserted"`
 }
 
-// findDevice finds the drive of the machine that is the file at a path; empty: none.
-func (r *running) findDevice(ctx context.Context, path string) (string, error) {
-	var all []blockDevice
-	err := r.monitor.call(ctx, oneAnswer, "qmp_capabilities", nil, nil)
-	if err == nil {
-		err = r.monitor.call(ctx, oneAnswer, "query-block", nil, &all)
+// findDevice finds the drive of the machine that is the file at a path, if there is one, and all that
+// the machine writes.
+func (r *running) findDevice(ctx context.Context, path string) error {
+	if err := r.monitor.call(ctx, oneAnswer, "qmp_capabilities", nil, nil); err != nil {
+		return err
 	}
+	all, err := r.readDrives(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
 	disk, err := os.Stat(path)
 	if err != nil {
-		return "", err
+		return err
 	}
 	for _, b := range all {
 		if b.Inserted == nil || b.Inserted.Driver != "qcow2" {
@@ -97,12 +110,28 @@ func (r *running) findDevice(ctx context.Context, path string) (string, error) {
 		if file, err := os.Stat(fileOf(b.Inserted.File)); err != nil || !os.SameFile(disk, file) {
 			continue
 		}
-		if b.Device != "" {
-			return b.Device, nil
-		}
-		return b.Inserted.Node, nil
+		r.node, r.device = b.Inserted.Node, cmp.Or(b.Device, b.Inserted.Node)
 	}
-	return "", nil
+	return nil
+}
+
+// readDrives reads which drives the machine has, and notes those that it writes.
+func (r *running) readDrives(ctx context.Context) (all []blockDevice, err error) {
+	if err := r.monitor.call(ctx, oneAnswer, "query-block", nil, &all); err != nil {
+		return nil, err
+	}
+	r.drives = nil
+	for _, b := range all {
+		if b.Inserted == nil || b.Inserted.ReadOnly {
+			continue
+		}
+		d := drive{node: b.Inserted.Node, driver: b.Inserted.Driver, path: fileOf(b.Inserted.File)}
+		for _, s := range b.Inserted.Image.Snapshots {
+			d.snapshots = append(d.snapshots, s.Name)
+		}
+		r.drives = append(r.drives, d)
+	}
+	return all, nil
 }
 
 // fileOf is the path in the name that QEMU gives an image.
@@ -129,6 +158,9 @@ func (r *running) close() {
 
 // keep has the machine take a snapshot, while its guest is frozen if it can be.
 func (r *running) keep(ctx context.Context, name string) error {
+	if r.memory {
+		return r.save(ctx, name)
+	}
 	if r.freezing != nil {
 		if err := r.freezing.freeze(); err != nil {
 			r.notes = append(r.notes,
@@ -164,14 +196,21 @@ func (r *running) snapshot(ctx context.Context, command, name string) error {
 
 // flush has the machine write what it has not written yet.
 func (r *running) flush(ctx context.Context) error {
+	if err := r.flushNode(ctx, r.node); err != nil {
+		return err
+	}
+	return r.reread()
+}
+
+func (r *running) flushNode(ctx context.Context, node string) error {
 	var said string
 	err := r.monitor.call(ctx, oneWrite, "human-monitor-command",
-		map[string]any{"command-line": fmt.Sprintf("qemu-io %s flush", r.device)}, &said)
+		map[string]any{"command-line": fmt.Sprintf("qemu-io %s flush", node)}, &said)
 	if said = strings.TrimSpace(said); err == nil && said != "" {
 		err = errors.New(said)
 	}
 	if err != nil {
-		return fmt.Errorf("machine %s: %w", r.name, err)
+		err = fmt.Errorf("machine %s: %w", r.name, err)
 	}
-	return r.reread()
+	return err
 }

@@ -24,6 +24,7 @@ import (
 type machine struct {
 	t       testing.TB
 	dir     string
+	device  string
 	process *exec.Cmd
 	ended   <-chan struct{}
 }
@@ -33,16 +34,22 @@ func agentOf(dir string) string { return filepath.Join(dir, "agent") }
 
 // startMachine starts a QEMU with the disk of a folder. It answers when this returns.
 func startMachine(t testing.TB, dir string, more ...string) *machine {
-	return startMachineWith(t, dir, nil, more...)
+	return startMachineWith(t, dir, nvme, nil, more...)
 }
 
-// startMachineWith is startMachine of one that has a console.
-func startMachineWith(t testing.TB, dir string, console *os.File, more ...string) *machine {
+// The devices that the disk of a machine can be. QEMU keeps no memory of one with the former.
+const (
+	nvme   = "nvme,drive=root,serial=root,id=root-disk"
+	virtio = "virtio-blk-pci,drive=root,serial=root,id=root-disk"
+)
+
+// startMachineWith is startMachine of one that has its disk as a device, and a console.
+func startMachineWith(t testing.TB, dir, device string, console *os.File, more ...string) *machine {
 	testrun.NeedProgram(t, "qemu-system-x86_64", "install the package qemu-system-x86")
-	m := &machine{t: t, dir: dir}
+	m := &machine{t: t, dir: dir, device: device}
 	m.process = exec.Command("qemu-system-x86_64", append([]string{"-M", "q35,accel=tcg", "-nodefaults", "-display", "none",
 		"-blockdev", "driver=file,node-name=file,filename=" + strings.ReplaceAll(diskOf(dir), ",", ",,"),
-		"-blockdev", "driver=qcow2,node-name=root,file=file", "-device", "nvme,drive=root,serial=root,id=root-disk",
+		"-blockdev", "driver=qcow2,node-name=root,file=file", "-device", device,
 		"-qmp", "unix:" + qmpOf(dir) + ",server=on,wait=off"}, more...)...)
 	m.process.Stderr = os.Stderr
 	if console != nil {
@@ -88,9 +95,13 @@ func (m *machine) do(command string) string {
 // write writes to the disk as the guest would.
 func (m *machine) write(commands ...string) {
 	m.t.Helper()
+	at := "root-disk"
+	if m.device == virtio {
+		at = "/machine/peripheral/root-disk/virtio-backend"
+	}
 	for _, c := range commands {
 		raw, err := json.Marshal(map[string]any{"execute": "human-monitor-command",
-			"arguments": map[string]any{"command-line": fmt.Sprintf("qemu-io -d root-disk %q", c)}})
+			"arguments": map[string]any{"command-line": fmt.Sprintf("qemu-io -d %s %q", at, c)}})
 		require.NoError(m.t, err)
 		require.Contains(m.t, m.do(string(raw)), `{"return": ""}`)
 	}

@@ -23,20 +23,29 @@ func actionsOf(w *world) (all []activities.Action) {
 
 // keepParams are the parameters of disk.checkpoint.
 type keepParams struct {
-	Disk string `json:"disk" jsonschema:"the absolute path of the qcow2 image, below one of the worker's disk.roots"`
+	Disk   string `json:"disk"             jsonschema:"the absolute path of the qcow2 image, below one of the worker's disk.roots"`
+	Memory bool   `json:"memory,omitempty" jsonschema:"whether to keep the running machine's memory as well, and all disks that it writes, at one moment: it stands still while its memory is written"`
 }
 
 // restoreParams are the parameters of disk.restore and of disk.verify.
 type restoreParams struct {
-	Disk       string `json:"disk"       jsonschema:"the absolute path of the qcow2 image, below one of the worker's disk.roots"`
-	Checkpoint string `json:"checkpoint" jsonschema:"the checkpoint of it: an output of disk.checkpoint"`
+	Disk       string `json:"disk"             jsonschema:"the absolute path of the qcow2 image, below one of the worker's disk.roots"`
+	Checkpoint string `json:"checkpoint"       jsonschema:"the checkpoint of it: an output of disk.checkpoint"`
+	Memory     bool   `json:"memory,omitempty" jsonschema:"whether the machine, which must be running, goes on where it was: the checkpoint must have its memory"`
 }
 
-// compareParams are the parameters of disk.compare, which has those of all others.
+// compareParams are the parameters of disk.compare.
 type compareParams struct {
 	Disk       string `json:"disk"           jsonschema:"the absolute path of the qcow2 image, below one of the worker's disk.roots"`
 	Checkpoint string `json:"checkpoint"     jsonschema:"the checkpoint to compare: an output of disk.checkpoint"`
 	With       string `json:"with,omitempty" jsonschema:"the checkpoint to compare it with; by default what the disk holds now"`
+}
+
+// allParams are the parameters of any of the actions.
+type allParams struct {
+	compareParams
+
+	Memory bool `json:"memory,omitempty"`
 }
 
 // other is what a checkpoint is compared with.
@@ -50,10 +59,11 @@ func (p compareParams) other() string {
 func keepSpec() activities.Spec {
 	return activities.Spec{
 		Name: keepName, Summary: "Keeps what the disk of a virtual machine holds (a qcow2 image), for disk.restore.",
-		Params: activities.ParamsSchema[keepParams](), UndoParams: []string{"disk"},
+		Params: activities.ParamsSchema[keepParams](), UndoParams: []string{"disk", "memory"},
 		Outputs: map[string]string{
 			"checkpoint": "the name of the checkpoint, for disk.restore",
-			"bytes":      "how many bytes of the image it has; it shares them with the disk until they are overwritten",
+			"bytes":      "how many bytes of the image it has, which it shares with the disk until they are overwritten, and of memory",
+			"memory":     "how many bytes it has of the machine's memory and devices",
 			"running":    "whether a machine had the disk open",
 			"frozen":     "whether the guest's filesystems were frozen meanwhile, so that they are as after a clean stop",
 		},
@@ -67,8 +77,8 @@ func restoreSpec() activities.Spec {
 	return activities.Spec{
 		Name: restoreName,
 		Summary: "Makes the disk of a virtual machine hold what a checkpoint has kept of it, exactly. No machine may have " +
-			"it open.",
-		Params: activities.ParamsSchema[restoreParams](), UndoParams: []string{"disk", "checkpoint"},
+			"it open, unless the memory of one is put back too.",
+		Params: activities.ParamsSchema[restoreParams](), UndoParams: []string{"disk", "checkpoint", "memory"},
 		Outputs: map[string]string{"changed": "how many bytes of the disk were put back, in whole clusters"},
 		Risk:    activities.High, Strategy: activities.Snapshot,
 		Undo: "What the disk held before is kept, and put back, unless somebody has written to it since.",

@@ -25,18 +25,19 @@ func (a *action) Preflight(ctx context.Context, o activities.Outlook) error {
 }
 
 // decode decodes the parameters of a step of any of the actions.
-func (a *action) decode(s activities.Step) (compareParams, error) { return decode(a.spec.Name, s) }
+func (a *action) decode(s activities.Step) (allParams, error) { return decode(a.spec.Name, s) }
 
-func decode(action string, s activities.Step) (compareParams, error) {
+func decode(action string, s activities.Step) (all allParams, err error) {
 	switch action {
 	case keepName:
 		p, err := activities.DecodeParams[keepParams](s.With)
-		return compareParams{Disk: p.Disk}, err
+		return allParams{compareParams{Disk: p.Disk}, p.Memory}, err
 	case compareName:
-		return activities.DecodeParams[compareParams](s.With)
+		all.compareParams, err = activities.DecodeParams[compareParams](s.With)
+		return all, err
 	}
 	p, err := activities.DecodeParams[restoreParams](s.With)
-	return compareParams{Disk: p.Disk, Checkpoint: p.Checkpoint}, err
+	return allParams{compareParams{Disk: p.Disk, Checkpoint: p.Checkpoint}, p.Memory}, err
 }
 
 func (a *action) preflightDisk(given string) error {

@@ -16,6 +16,9 @@ func (c *call) planRestore(ctx context.Context) (change activities.Change, err e
 	if err != nil {
 		return change, err
 	}
+	if p.Memory {
+		return c.planResume(ctx, p, path)
+	}
 	i, err := c.holdDisk(ctx, path)
 	if err != nil {
 		return change, err
@@ -26,7 +29,7 @@ func (c *call) planRestore(ctx context.Context) (change activities.Change, err e
 }
 
 // located is the parameters of a step, and the path of its disk.
-func (c *call) located() (p compareParams, path string, err error) {
+func (c *call) located() (p allParams, path string, err error) {
 	if p, err = decode(c.Entry.Action, c.Step); err == nil {
 		path, err = c.locateThere(p.Disk)
 	}
@@ -82,6 +85,9 @@ func (c *call) restore(ctx context.Context) (none activities.Result, err error) 
 	p, path, err := c.located()
 	if err != nil {
 		return none, err
+	}
+	if p.Memory {
+		return c.resume(ctx, p, path)
 	}
 	var rec record
 	found, err := c.token.Read(journal.Record, &rec)

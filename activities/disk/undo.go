@@ -57,11 +57,14 @@ func (c *call) tidy(ctx context.Context) error {
 	if c.Entry.Action != restoreName {
 		return nil
 	}
-	_, path, err := c.recorded()
+	rec, path, err := c.recorded()
 	if err != nil || path == "" {
 		return err
 	}
-	return c.dropSnapshots(ctx, path, beforeOf(c.Entry.Token), leftOf(c.Entry.Token))
+	if err := c.goOn(ctx, path); err != nil {
+		return err
+	}
+	return c.dropSnapshots(ctx, rec.paths(path), beforeOf(c.Entry.Token), leftOf(c.Entry.Token))
 }
 
 // recorded is the record of the step, and the path of its disk; where there is no record, the path
@@ -71,7 +74,10 @@ func (c *call) recorded() (rec record, path string, err error) {
 	if err != nil || found {
 		return rec, rec.Path, err
 	}
-	p, err := activities.DecodeParams[compareParams](c.Entry.Params)
+	if _, err := c.token.Read(othersDoc, &rec.Others); err != nil {
+		return rec, "", err
+	}
+	p, err := activities.DecodeParams[allParams](c.Entry.Params)
 	if err != nil {
 		return rec, "", err
 	}
@@ -84,7 +90,7 @@ func (c *call) recorded() (rec record, path string, err error) {
 
 // settle takes the change back, or reports why there is nothing to take back or what prevents it.
 func (c *call) settle(ctx context.Context) (undone activities.Undone, err error) {
-	rec, path, err := c.recorded()
+	rec, _, err := c.recorded()
 	if err != nil {
 		return undone, err
 	}
@@ -94,7 +100,10 @@ func (c *call) settle(ctx context.Context) (undone activities.Undone, err error)
 			c.token.CheckNotLost(c.Decision.Done && !reads)
 	}
 	if c.Entry.Action == keepName {
-		return c.letGo(ctx, path)
+		return c.letGo(ctx, rec)
+	}
+	if rec.Memory {
+		return c.takeBackMachine(ctx, rec)
 	}
 	return c.takeBack(ctx, rec)
 }
@@ -182,7 +191,7 @@ func (c *call) left(i *image) (v qcow2.View, found bool, err error) {
 	if found || err != nil {
 		return v, found, err
 	}
-	p, err := activities.DecodeParams[compareParams](c.Entry.Params)
+	p, err := activities.DecodeParams[allParams](c.Entry.Params)
 	if err != nil {
 		return v, false, err
 	}
@@ -199,7 +208,7 @@ func drifted(path string, d qcow2.Difference) activities.Observation {
 }
 
 // observe compares the disk with what the step left and with what was there before.
-func (c *call) observe() (seen activities.Observation, err error) {
+func (c *call) observe(ctx context.Context) (seen activities.Observation, err error) {
 	rec, _, err := c.recorded()
 	switch {
 	case err != nil:
@@ -211,6 +220,9 @@ func (c *call) observe() (seen activities.Observation, err error) {
 	}
 	if done, err := c.token.Has(journal.Outcome); err != nil || done {
 		return activities.Observation{State: activities.AsBefore, Detail: "the step was undone"}, err
+	}
+	if rec.Memory {
+		return c.observeMachine(ctx, rec)
 	}
 	i, err := holdImage(rec.Path)
 	switch {
@@ -237,17 +249,17 @@ func (c *call) release(ctx context.Context) error {
 	}
 	defer unlock()
 	isolated.KillStarted(c.Entry.Token)
-	_, path, err := c.recorded()
+	rec, path, err := c.recorded()
 	if err != nil && activities.TypeOf(err) != activities.DamagedRecord {
 		return err
 	}
 	if path != "" {
 		token := c.Entry.Token
-		if err := c.dropSnapshots(ctx, path, snapshotOf(nameOf(token)), beforeOf(token), leftOf(token)); err != nil {
+		if err := c.dropSnapshots(ctx, rec.paths(path), snapshotOf(nameOf(token)), beforeOf(token), leftOf(token)); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{journal.Record, journal.Applied, writingDoc, frozenDoc, thawedDoc} {
+	for _, name := range []string{journal.Record, journal.Applied, writingDoc, frozenDoc, thawedDoc, pausedDoc, othersDoc} {
 		if err := c.token.Drop(name); err != nil {
 			return err
 		}

@@ -190,7 +190,7 @@ func (e Environment) describe(to Checkpoint, since []string, p past) string {
 	if e.Unit != "" {
 		fmt.Fprintf(&b, "! %s\n", e.stops())
 	} else {
-		b.WriteString("! nothing is stopped: the environment has no unit\n")
+		b.WriteString("! no unit is stopped\n")
 	}
 	if len(since) > 0 {
 		fmt.Fprintf(&b, "! newer than that: %s", strings.Join(since[:min(len(since), maxSince)], ", "))

@@ -59,6 +59,8 @@ type Part struct {
 	Redis     string `yaml:"redis,omitempty" json:"redis,omitempty" jsonschema:"A Redis database, by its name in the worker's config: all keys of one logical database."`
 	SQLite    string `yaml:"sqlite,omitempty" json:"sqlite,omitempty" jsonschema:"An SQLite database, by the absolute path of its file."`
 	Disk      string `yaml:"disk,omitempty" json:"disk,omitempty" jsonschema:"The disk of a virtual machine, by the absolute path of its qcow2 image. The unit stops the machine."`
+	// Memory goes with Disk.
+	Memory    bool   `yaml:"memory,omitempty" json:"memory,omitempty" jsonschema:"With disk: whether the memory of the machine is kept as well, and all disks that it writes. It goes on from there after a rollback, and is not stopped."`
 	Terraform string `yaml:"terraform,omitempty" json:"terraform,omitempty" jsonschema:"A folder with a Terraform configuration, by its absolute path: its files, and what it manages."`
 	// On goes with each kind.
 	On string `yaml:"on,omitempty" json:"on,omitempty" jsonschema:"The host whose worker has the part. Left out: that of the environment."`
@@ -248,6 +250,7 @@ func (d Document) Check() error {
 			bad(field, "the name %v", err)
 		}
 		p.check(field, bad)
+		d.checkMemory(field, p, bad)
 		if p.Container != "" && d.Unit == "" {
 			bad(field+".container", "%s is put back while it is stopped; name the unit that stops it with unit:", p.Container)
 		}
@@ -277,6 +280,37 @@ func (d Document) Check() error {
 	}
 	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(problems...)
+}
+
+// checkMemory refuses parts that cannot be put back while a machine runs.
+func (d Document) checkMemory(field string, p Part, bad activities.Bad) {
+	switch {
+	case p.Memory && p.Disk == "":
+		bad(field+".memory", "it says that the memory of a machine is kept, and goes with disk")
+	case p.Memory && d.Unit != "" && d.Quiesce != LeaveUnit:
+		bad(field+".memory", "the machine runs while it is kept; say so with quiesce: none")
+	case !p.Memory && d.keepsMemory():
+		bad(field, "%s is put back while nothing runs, and another part has the memory of a machine, which runs on; put it into "+
+			"another environment (the other disks of the machine are kept with its memory)", p.Resource())
+	}
+}
+
+// keepsMemory says that the parts are machines, which run all the time.
+func (d Document) keepsMemory() bool {
+	for _, p := range d.Parts {
+		if p.Memory {
+			return true
+		}
+	}
+	return false
+}
+
+// Stops is the unit that is stopped while parts are put back; empty: none is.
+func (d Document) Stops() string {
+	if d.keepsMemory() {
+		return ""
+	}
+	return d.Unit
 }
 
 // folderAround is the part that keeps the files of a part with all else in its folder. A git

@@ -256,10 +256,27 @@ func TestADiskIsPutBackBeforeDatabases(t *testing.T) {
 	require.Contains(t, string(raw), `"gate":"none"`)
 	at := time.Unix(0, 0)
 	require.Equal(t, RestoreDisks, d.Stages([]Done{{Entry: activities.Entry{Step: "restore-root"}, Began: at, Ended: at}})[0].Stage)
+	d.Parts["root"] = Part{Disk: "/srv/root.qcow2", Memory: true}
+	require.NoError(t, d.Check())
+	require.Equal(t, []string{
+		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
+		`keep-root [was-healthy] disk.checkpoint {"disk":"/srv/root.qcow2","memory":true}`,
+	}, written(t, d.CheckpointTask("web-1", "cp-1", "ann")))
+	require.Equal(t, []string{
+		`verify-root [] disk.verify {"checkpoint":"cp-a","disk":"/srv/root.qcow2","memory":true}`,
+		`was-healthy [] unit.health {"must":false,"unit":"vm"}`,
+		`tasks [verify-root was-healthy] environment.tasks {"environment":"shop"}`,
+		`keep-root [tasks] disk.checkpoint {"disk":"/srv/root.qcow2","memory":true}`,
+		`restore-root [keep-root] disk.restore {"checkpoint":"cp-a","disk":"/srv/root.qcow2","memory":true}`,
+		`health [restore-root was-healthy] unit.health {"must":"${{ steps.was-healthy.outputs.healthy }}","unit":"vm","within":"30s"}`,
+	}, written(t, d.RollbackTask("web-1", to, "ann")), "a machine with its memory is not stopped")
 	for src, wrong := range map[string]string{
 		"name: a\nquiesce: pause\nparts: {x: {folder: /x}}":                  "quiesce: it is about a unit",
 		"name: a\nunit: u\nquiesce: halt\nparts: {x: {folder: /x}}":          `quiesce: "halt" must be stop, pause or none`,
 		"name: a\nunit: u\nquiesce: none\nparts: {x: {container: web}}":      "parts.x.container: web is kept while it is stopped or paused",
+		"name: a\nparts: {x: {folder: /x, memory: true}}":                    "parts.x.memory: it says that the memory",
+		"name: a\nunit: u\nparts: {x: {disk: /x, memory: true}}":             "parts.x.memory: the machine runs while it is kept",
+		"name: a\nparts: {x: {disk: /x, memory: true}, y: {folder: /srv}}":   "parts.y: /srv is put back while nothing runs",
 		"name: a\nparts: {x: {disk: x.qcow2}}":                               `parts.x.disk: "x.qcow2" must be an absolute path`,
 		"name: a\nparts: {x: {disk: /srv/x.qcow2}, all: {folder: /srv}}":     "parts.x.disk: /srv/x.qcow2 is in the folder of part all",
 		"name: a\nparts: {x: {disk: /srv/x.qcow2}, y: {disk: /srv/x.qcow2}}": "parts.y: /srv/x.qcow2 is already the part x",

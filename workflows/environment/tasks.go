@@ -121,6 +121,9 @@ func (t *draft) capture(prefix, onFailure string, needs []string) (ids []string)
 		if p.Ignored {
 			with["ignored"] = true
 		}
+		if p.Memory {
+			with["memory"] = true
+		}
 		if t.mayMiss && p.Container != "" {
 			with["absent"] = true
 		}
@@ -147,9 +150,9 @@ func (t *draft) readAhead() []string {
 	return t.capture(aheadPrefix, "continue", nil)
 }
 
-// stop stops the unit, if there is one, once needs are done.
+// stop stops the unit, if there is one to stop, once needs are done.
 func (t *draft) stop(needs []string) []string {
-	if t.Unit == "" {
+	if t.Stops() == "" {
 		return needs
 	}
 	return []string{t.add(step{ID: stopStep, Uses: "unit.stop", With: t.unit(), Needs: needs})}
@@ -205,7 +208,7 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
 			first = append(first, t.add(step{ID: verifyPrefix + p.Name, Uses: k.verify, On: p.On, Timeout: longStep,
-				With: map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}}))
+				With: d.kept(p)}))
 		}
 	}
 	first = append(append(first, t.ask()...), t.readAhead()...)
@@ -215,7 +218,7 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 	var back []string
 	for _, p := range to.Parts {
 		if k := kindNamed(p.Kind); d.Has(p) {
-			with := map[string]any{k.param: p.Resource, "checkpoint": p.Snapshot}
+			with := d.kept(p)
 			if k.hands != "" {
 				with[k.hands] = "${{ steps." + verifyPrefix + p.Name + ".outputs." + k.hands + " }}"
 			}
@@ -223,16 +226,27 @@ func (d Document) draftRollback(host string, to Checkpoint, agent string) *draft
 				Gate: k.gate, Undo: overwrite, With: with}))
 		}
 	}
+	if t.Stops() != "" {
+		back = []string{t.add(step{ID: startStep, Uses: "unit.start", With: t.unit(), Needs: back})}
+	}
 	if t.Unit != "" {
-		t.add(step{ID: startStep, Uses: "unit.start", With: t.unit(), Needs: back})
 		var must any = "${{ steps." + beforeStep + ".outputs.healthy }}"
 		if to.Healthy != nil && !*to.Healthy {
 			must = false // somebody enters a failed state again
 		}
-		t.add(step{ID: healthStep, Uses: "unit.health", Needs: []string{startStep, beforeStep}, Timeout: "1h",
+		t.add(step{ID: healthStep, Uses: "unit.health", Needs: append(back, beforeStep), Timeout: "1h",
 			With: map[string]any{"unit": t.Unit, "within": cmp.Or(d.Healthy, defaultHealthy.String()), "must": must}})
 	}
 	return t
+}
+
+// kept are the parameters of a step that verifies or puts back what was kept of a part.
+func (d Document) kept(p KeptPart) map[string]any {
+	with := map[string]any{kindNamed(p.Kind).param: p.Resource, "checkpoint": p.Snapshot}
+	if d.Parts[p.Name].Memory {
+		with["memory"] = true
+	}
+	return with
 }
 
 // CompareTask is the task that compares a checkpoint with another one, or with what is there now. It

@@ -10,6 +10,8 @@ type Snapshot struct {
 	Name string
 	// Size is how many bytes the disk had.
 	Size int64
+	// Memory is how many bytes it has of the memory and the devices of the machine; 0: none.
+	Memory int64
 
 	made     [8]byte // when it was taken, to the nanosecond
 	l1Offset int64
@@ -42,6 +44,10 @@ func (i *Image) readSnapshots() error {
 		s := Snapshot{Name: string(rest[extra+id:]), Size: i.Size,
 			l1Offset: int64(binary.BigEndian.Uint64(fixed)), l1Size: int64(binary.BigEndian.Uint32(fixed[8:]))} //nolint:gosec // checked by at
 		copy(s.made[:], fixed[16:])
+		s.Memory = int64(binary.BigEndian.Uint32(fixed[32:]))
+		if extra >= 8 {
+			s.Memory = int64(binary.BigEndian.Uint64(rest)) //nolint:gosec // told only
+		}
 		if extra >= 16 {
 			s.Size = int64(binary.BigEndian.Uint64(rest[8:])) //nolint:gosec // compared only
 		}

@@ -1,0 +1,339 @@
+package disk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/journal"
+)
+
+// A restore with memory pauses the machine, keeps it as it is, puts the checkpoint back, looks at
+// the disks, and lets it go on. A call that finds the machine running in between knows that somebody
+// else has continued it, or has started it again.
+
+// pausedDoc is the document of a token that is about to pause a machine.
+const pausedDoc = "paused"
+
+// othersDoc is the document of a token that says which disks its snapshots are in, besides its own.
+const othersDoc = "others"
+
+type pausing struct {
+	// Ran says that the guest ran before.
+	Ran bool `json:"ran"`
+}
+
+// pause pauses a machine.
+func (c *call) pause(ctx context.Context, r *running) error {
+	runs, err := r.runs(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := c.token.Create(pausedDoc, &pausing{runs}); err != nil {
+		return err
+	}
+	if err := r.ask(ctx, "stop", nil); err != nil {
+		return err
+	}
+	c.reach("paused")
+	return nil
+}
+
+// goOn lets a machine go on that a call has paused, if it ran before. One that has ended since needs
+// nobody for that.
+func (c *call) goOn(ctx context.Context, path string) error {
+	var p pausing
+	found, err := c.token.Read(pausedDoc, &p)
+	if err != nil || !found {
+		return err
+	}
+	if p.Ran {
+		r, err := c.findMachine(ctx, path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if r != nil {
+			defer r.close()
+			if err := r.ask(ctx, "cont", nil); err != nil {
+				return err
+			}
+		}
+	}
+	c.reach("went-on")
+	return c.token.Drop(pausedDoc)
+}
+
+func (c *call) planResume(ctx context.Context, p allParams, path string) (change activities.Change, err error) {
+	r, err := c.reachMachine(ctx, path)
+	if err != nil {
+		return change, err
+	}
+	defer r.close()
+	return c.weighResume(ctx, r, p.Checkpoint)
+}
+
+// weighResume says what putting a checkpoint back into a machine would do. Its guest may write all
+// the time: what is approved is that all goes which it has done.
+func (c *call) weighResume(ctx context.Context, r *running, checkpoint string) (change activities.Change, err error) {
+	k, err := c.checkResumable(ctx, r, checkpoint)
+	if err != nil {
+		return change, err
+	}
+	change = activities.Change{
+		Summary:  fmt.Sprintf("put the machine %s back to %s, from where it goes on", r.name, checkpoint),
+		Strategy: activities.Snapshot, Risk: activities.High,
+		Undo:   "the machine is kept as it is now, and put back, unless it has run since",
+		Keys:   []string{keyPrefix + r.path},
+		Digest: activities.DigestOf([]byte(restoreName), []byte(r.path), []byte(checkpoint), []byte("memory")),
+		Facts: []string{"everything that the machine has done since the checkpoint goes, from its memory and its disks",
+			"the machine stands still meanwhile, and its connections are as old as the checkpoint"},
+	}
+	for _, other := range k.Others {
+		change.Keys = append(change.Keys, keyPrefix+other)
+	}
+	return change, nil
+}
+
+// checkResumable finds a checkpoint that can be put back into a machine.
+func (c *call) checkResumable(ctx context.Context, r *running, checkpoint string) (k kept, err error) {
+	if _, _, err = c.openKept(r.image, checkpoint); err != nil {
+		return k, err
+	}
+	name := snapshotOf(checkpoint)
+	if s, _ := r.Find(name); s.Memory == 0 {
+		return k, activities.Errorf(activities.Refused, "memory: %s was taken without; stop the machine %s, and put it back "+
+			"without memory", checkpoint, r.name)
+	}
+	if k, err = c.findKept(checkpoint, r.path); err != nil {
+		return k, err
+	}
+	if err := c.checkMachine(ctx, r); err != nil {
+		return k, err
+	}
+	if others := r.others(); !slices.Equal(others, k.Others) {
+		return k, activities.Errorf(activities.Refused, "memory: besides %s, the machine %s writes %s, and when %s was taken, it "+
+			"wrote %s; start it as it was then", r.path, r.name, listed(others), checkpoint, listed(k.Others))
+	}
+	for _, d := range r.drives {
+		if !slices.Contains(d.snapshots, name) {
+			return k, activities.Errorf(activities.DamagedRecord, "%s has no snapshot %s any more: somebody has deleted it, or has "+
+				"put another file there", d.path, name)
+		}
+	}
+	return k, nil
+}
+
+func listed(paths []string) string {
+	if len(paths) == 0 {
+		return "nothing"
+	}
+	return strings.Join(paths, ", ")
+}
+
+// resume puts a checkpoint back into a machine, which goes on from there.
+func (c *call) resume(ctx context.Context, p allParams, path string) (none activities.Result, err error) {
+	var rec record
+	found, err := c.token.Read(journal.Record, &rec)
+	if err != nil {
+		return none, err
+	}
+	if done, err := c.token.Has(journal.Applied); err != nil || found && done {
+		return rec.Result, errors.Join(err, c.goOn(ctx, rec.Path))
+	}
+	if found {
+		path = rec.Path
+	}
+	r, err := c.reachMachine(ctx, path)
+	if err != nil {
+		return none, err
+	}
+	defer r.close()
+	if found {
+		err = c.checkStillPaused(ctx, r)
+	} else if err = c.token.CheckNotLost(false); err == nil {
+		rec, err = c.captureMachine(ctx, r, p.Checkpoint)
+	}
+	if err != nil {
+		return none, err
+	}
+	c.reach("recorded")
+	if err := r.load(ctx, snapshotOf(p.Checkpoint)); err != nil {
+		return none, err
+	}
+	c.reach("put-back")
+	if _, err := c.token.Create(journal.Applied, &struct{}{}); err != nil {
+		return none, err
+	}
+	c.reach("applied")
+	r.close() // its monitor serves one at a time
+	return rec.Result, errors.Join(c.goOn(ctx, rec.Path), c.endWriting())
+}
+
+// checkStillPaused refuses to go on where an earlier attempt was cut short, if the machine has run
+// since.
+func (c *call) checkStillPaused(ctx context.Context, r *running) error {
+	if err := c.locateDrives(r); err != nil {
+		return err
+	}
+	runs, err := r.runs(ctx)
+	if err == nil && runs {
+		err = activities.Errorf(activities.ActionDenied, "the machine %s was continued, or started again, by someone else since an "+
+			"earlier attempt of the step; nothing more was done to it", r.name)
+	}
+	return err
+}
+
+// captureMachine pauses a machine and keeps it, and makes the record of a restore that may be made.
+func (c *call) captureMachine(ctx context.Context, r *running, checkpoint string) (rec record, err error) {
+	change, err := c.weighResume(ctx, r, checkpoint)
+	if err == nil {
+		err = errors.Join(c.Approval.Judge(change), c.checkApproved(change.Digest))
+	}
+	if err == nil {
+		err = c.beginWriting(ctx, r)
+	}
+	if err == nil {
+		others := r.others()
+		_, err = c.token.Create(othersDoc, &others)
+	}
+	if err == nil {
+		err = c.pause(ctx, r)
+	}
+	if err != nil {
+		return rec, err
+	}
+	rec = record{
+		Owned: journal.Own(ctx, c.Entry), Path: r.path, Memory: true, Others: r.others(),
+		Result: activities.Result{
+			Summary: fmt.Sprintf("the machine %s goes on from %s", r.name, checkpoint), After: change.Digest,
+			Outputs: map[string]any{"changed": 0},
+		},
+	}
+	if err = c.recordMachine(ctx, r, checkpoint, &rec); err != nil {
+		r.close() // its monitor serves one at a time
+		err = errors.Join(err, c.goOn(ctx, r.path))
+	}
+	return rec, err
+}
+
+// recordMachine keeps a machine that is paused, and makes the record.
+func (c *call) recordMachine(ctx context.Context, r *running, checkpoint string, rec *record) error {
+	before := beforeOf(c.Entry.Token)
+	have, err := r.having(ctx, before)
+	if err == nil {
+		err = r.dropHalf(ctx, before, have) // of an attempt that has come no further
+	}
+	if err == nil {
+		err = r.save(ctx, before)
+	}
+	if err != nil {
+		return err
+	}
+	c.reach("captured")
+	m, err := readMap(r.image, before)
+	if err == nil {
+		err = c.token.CheckOpen()
+	}
+	if err != nil {
+		return err
+	}
+	rec.Before = m.Digest
+	was, _, err := r.view(snapshotOf(checkpoint))
+	if err != nil {
+		return err
+	}
+	is, _, err := r.view(before)
+	if err != nil {
+		return err
+	}
+	d, err := was.Differs(is)
+	if err != nil {
+		return explain(r.path, err)
+	}
+	rec.Result.Outputs["changed"] = d.Bytes
+	_, err = c.token.Create(journal.Record, rec)
+	return err
+}
+
+// takeBackMachine puts back the machine as it was before a restore. It goes on once the outcome is
+// written: see tidy.
+func (c *call) takeBackMachine(ctx context.Context, rec record) (undone activities.Undone, err error) {
+	r, err := c.reachMachine(ctx, rec.Path)
+	if err != nil {
+		return undone, err
+	}
+	defer r.close()
+	if err := c.locateDrives(r); err != nil {
+		return undone, err
+	}
+	s, err := c.seeMachine(ctx, r, rec)
+	if err != nil {
+		return undone, err
+	}
+	if s.Drift != nil && s.Drift.Digest != c.Decision.Force {
+		return activities.Undone{Outcome: activities.Drifted, Drift: s.Drift, Observed: s.Detail}, nil
+	}
+	if err := c.pause(ctx, r); err != nil {
+		return undone, err
+	}
+	return activities.Undone{Outcome: activities.Restored, Observed: "the machine " + r.name + " goes on from where it was"},
+		r.load(ctx, beforeOf(c.Entry.Token))
+}
+
+// seeMachine says whether a machine has run since it was put back: then it has done what nobody else
+// has kept.
+func (c *call) seeMachine(ctx context.Context, r *running, rec record) (seen activities.Observation, err error) {
+	m, err := readMap(r.image, beforeOf(c.Entry.Token))
+	if err == nil && m.Digest != rec.Before {
+		err = activities.Errorf(activities.DamagedRecord, "the map of snapshot %s of %s is not as it was kept",
+			beforeOf(c.Entry.Token), rec.Path)
+	}
+	if err != nil {
+		return seen, err
+	}
+	runs, err := r.runs(ctx)
+	if err != nil {
+		return seen, err
+	}
+	applied, err := c.token.Has(journal.Applied)
+	if err != nil {
+		return seen, err
+	}
+	if !runs && !applied {
+		return activities.Observation{State: activities.Elsewise, Detail: "the machine " + r.name + " was put back in part"}, nil
+	}
+	if !runs {
+		p, err := activities.DecodeParams[allParams](c.Entry.Params)
+		if err != nil {
+			return seen, err
+		}
+		if is, err := r.hold(ctx, snapshotOf(p.Checkpoint)); err != nil || is {
+			return activities.Observation{State: activities.AsLeft}, err
+		}
+	}
+	detail := "the machine " + r.name + " has run since the step"
+	return activities.Observation{State: activities.Elsewise, Detail: detail, Drift: &activities.Drift{
+		Digest: activities.DigestOf([]byte(rec.Before), []byte("ran")),
+		Diff:   "~ " + detail + ": what it has done since goes\n",
+	}}, nil
+}
+
+// observeMachine is observe for a restore with memory.
+func (c *call) observeMachine(ctx context.Context, rec record) (seen activities.Observation, err error) {
+	r, err := c.findMachine(ctx, rec.Path)
+	if err != nil {
+		return seen, err
+	}
+	if r == nil {
+		return activities.Observation{State: activities.Unseen, Detail: "no machine runs with " + rec.Path}, nil
+	}
+	defer r.close()
+	if err := c.locateDrives(r); err != nil {
+		return seen, err
+	}
+	return c.seeMachine(ctx, r, rec)
+}

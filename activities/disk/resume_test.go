@@ -1,0 +1,139 @@
+package disk_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/testrun"
+)
+
+// uefi makes what a machine needs that boots by UEFI, which keeps its variables in a file of a format.
+func uefi(t *testing.T, dir, format string) (variables string, args []string) {
+	const firmware = "/usr/share/OVMF/OVMF_CODE_4M.fd"
+	if _, err := os.Stat(firmware); err != nil {
+		testrun.Skipf(t, "%s is not there: install the package ovmf", firmware)
+	}
+	variables = filepath.Join(dir, "data", "variables")
+	run(t, "qemu-img", "convert", "-O", format, "/usr/share/OVMF/OVMF_VARS_4M.fd", variables)
+	return variables, []string{"-drive", "if=pflash,format=raw,readonly=on,file=" + firmware,
+		"-drive", "if=pflash,format=" + format + ",file=" + variables}
+}
+
+// TestAGuestGoesOnInTheMiddleOfItsProgram after it was put back with its memory, and is not booted
+// by that, except where its machine was started again. It boots by UEFI.
+func TestAGuestGoesOnInTheMiddleOfItsProgram(t *testing.T) {
+	dir := needGuest(t)
+	variables, firmware := uefi(t, dir, "qcow2")
+	keep := params{"disk": diskOf(dir), "memory": true}
+	back := func(name string) params {
+		return params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, name), "memory": true}
+	}
+	g := boot(t, dir, virtio, firmware...)
+	g.next(5)
+	first := g.heard.boot
+	r, err := apply(t, dir, "disk.checkpoint", "early", keep)
+	require.NoError(t, err)
+	require.Equal(t, true, r.Outputs["running"])
+	kept, err := strconv.Atoi(fmt.Sprint(r.Outputs["memory"]))
+	require.NoError(t, err)
+	require.Greater(t, kept, 1<<20)
+	then := g.last()
+	g.next(then + 100)
+	_, err = apply(t, dir, "disk.checkpoint", "late", keep)
+	require.NoError(t, err)
+	late := g.last()
+
+	_, err = apply(t, dir, "disk.verify", "verify", back("early"))
+	require.NoError(t, err)
+	_, err = apply(t, dir, "disk.restore", "back", back("early"))
+	require.NoError(t, err)
+	require.InDelta(t, then, g.jump(), 10)
+	require.Equal(t, first, g.heard.boot)
+	_, err = apply(t, dir, "disk.restore", "back", back("early"))
+	require.NoError(t, err, "again, which does nothing")
+	g.next(then + 20)
+	require.Empty(t, g.jumps)
+
+	_, err = apply(t, dir, "disk.restore", "forward", back("late"))
+	require.NoError(t, err)
+	require.InDelta(t, late, g.jump(), 10)
+	require.Equal(t, first, g.heard.boot)
+
+	// The undo of the way back puts back what was there before it, which a person has seen to go.
+	u, err := undo(t, dir, "disk.restore", "forward", back("late"), activities.Decision{Done: true})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, u.Outcome)
+	require.Equal(t, "~ the machine shop has run since the step: what it has done since goes\n", u.Drift.Diff)
+	u, err = undo(t, dir, "disk.restore", "forward", back("late"), activities.Decision{Done: true, Force: u.Drift.Digest})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome)
+	require.InDelta(t, then+20, g.jump(), 25)
+	u, err = undo(t, dir, "disk.restore", "forward", back("late"), activities.Decision{Done: true})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome, "again, which does nothing")
+	g.next(g.heard.n + 5)
+	require.Empty(t, g.jumps)
+
+	// Without memory, the disk and the variables are disks like any other; with it, a machine that was
+	// started again goes on where the other was.
+	_, err = apply(t, dir, "disk.checkpoint", "variables", params{"disk": variables})
+	require.NoError(t, err)
+	g.stop()
+	was := content(t, variables)
+	write(t, variables, "write -P 7 0 4k")
+	_, err = apply(t, dir, "disk.restore", "variables-back",
+		params{"disk": variables, "checkpoint": checkpointOf(dir, "variables")})
+	require.NoError(t, err)
+	require.Equal(t, was, content(t, variables))
+	_, err = apply(t, dir, "disk.restore", "stopped", back("late"))
+	require.ErrorContains(t, err, "memory: no machine of disk.machines in the worker's config runs with "+diskOf(dir))
+	g = boot(t, dir, virtio, firmware...)
+	_, err = apply(t, dir, "disk.restore", "started", back("late"))
+	require.NoError(t, err)
+	require.InDelta(t, late, g.next(0), 10)
+	require.Equal(t, first, g.heard.boot)
+}
+
+// TestMemoryThatCannotBeKept is refused by what the machine says, and nothing stays of it.
+func TestMemoryThatCannotBeKept(t *testing.T) {
+	dir, m := newMachine(t)
+	keep := params{"disk": diskOf(dir), "memory": true}
+	_, err := apply(t, dir, "disk.checkpoint", "nvme", keep)
+	require.ErrorContains(t, err, "non-migratable")
+	require.ErrorContains(t, err, "leave out memory, or give the machine devices that QEMU can keep")
+	require.Empty(t, tags(t, diskOf(dir)))
+	m.stop()
+	_, err = apply(t, dir, "disk.checkpoint", "stopped", keep)
+	require.ErrorContains(t, err, "memory: no machine of disk.machines in the worker's config runs with")
+	require.Equal(t, activities.Refused, activities.TypeOf(err))
+
+	variables, firmware := uefi(t, dir, "raw")
+	m = startMachineWith(t, dir, virtio, nil, append(firmware, "-S", "-m", "64")...)
+	_, err = apply(t, dir, "disk.checkpoint", "raw", keep)
+	require.ErrorContains(t, err, "memory: the machine shop writes "+variables+" too, which is raw and has no snapshots")
+	_, err = apply(t, dir, "disk.checkpoint", "only", params{"disk": diskOf(dir)})
+	require.NoError(t, err, "without memory it does not matter")
+	_, err = apply(t, dir, "disk.restore", "only-back",
+		params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, "only"), "memory": true})
+	require.ErrorContains(t, err, "was taken without; stop the machine shop, and put it back without memory")
+	m.stop()
+
+	m = startMachineWith(t, dir, virtio, nil, "-S", "-m", "16")
+	_, err = apply(t, dir, "disk.checkpoint", "small", keep)
+	require.NoError(t, err)
+	m.stop()
+	startMachineWith(t, dir, virtio, nil, "-S", "-m", "32")
+	back := params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, "small"), "memory": true}
+	_, err = apply(t, dir, "disk.restore", "larger", back)
+	require.ErrorContains(t, err, "Only a machine of the same type, memory and devices can go on from there")
+	u, err := undo(t, dir, "disk.restore", "larger", back, activities.Decision{})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome)
+	require.Equal(t, []string{"unwind-" + checkpointOf(dir, "only"), "unwind-" + checkpointOf(dir, "small")}, tags(t, diskOf(dir)))
+}
