@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/activities/disk/qcow2"
 	"github.com/seed-62bf7108/unwind/activities/journal"
 )
 
@@ -285,7 +286,8 @@ func (c *call) takeBackMachine(ctx context.Context, rec record) (undone activiti
 }
 
 // seeMachine says whether a machine has run since it was put back: then it has done what nobody else
-// has kept.
+// has kept, and goes on to do so, so that what was shown of it covers that. Of one that is paused, its
+// disks tell what has been done.
 func (c *call) seeMachine(ctx context.Context, r *running, rec record) (seen activities.Observation, err error) {
 	m, err := readMap(r.image, beforeOf(c.Entry.Token))
 	if err == nil && m.Digest != rec.Before {
@@ -307,19 +309,61 @@ func (c *call) seeMachine(ctx context.Context, r *running, rec record) (seen act
 		return activities.Observation{State: activities.Elsewise, Detail: "the machine " + r.name + " was put back in part"}, nil
 	}
 	if !runs {
-		p, err := activities.DecodeParams[allParams](c.Entry.Params)
-		if err != nil {
-			return seen, err
-		}
-		if is, err := r.hold(ctx, snapshotOf(p.Checkpoint)); err != nil || is {
-			return activities.Observation{State: activities.AsLeft}, err
-		}
+		return c.seePaused(ctx, r)
 	}
 	detail := "the machine " + r.name + " has run since the step"
 	return activities.Observation{State: activities.Elsewise, Detail: detail, Drift: &activities.Drift{
 		Digest: activities.DigestOf([]byte(rec.Before), []byte("ran")),
 		Diff:   "~ " + detail + ": what it has done since goes\n",
 	}}, nil
+}
+
+// seePaused says what the disks of a machine hold that is paused.
+func (c *call) seePaused(ctx context.Context, r *running) (seen activities.Observation, err error) {
+	p, err := activities.DecodeParams[allParams](c.Entry.Params)
+	if err != nil {
+		return seen, err
+	}
+	left := snapshotOf(p.Checkpoint)
+	if is, err := r.hold(ctx, left); err != nil || is {
+		return activities.Observation{State: activities.AsLeft}, err
+	}
+	if is, err := r.hold(ctx, beforeOf(c.Entry.Token)); err != nil || is {
+		return activities.Observation{State: activities.AsBefore}, err
+	}
+	var all qcow2.Difference
+	var diff strings.Builder
+	for _, d := range r.drives {
+		one, err := differs(d.path, left)
+		if err != nil {
+			return seen, err
+		}
+		all.Bytes, all.Digest = all.Bytes+one.Bytes, all.Digest+one.Digest
+		if !one.IsNone() {
+			fmt.Fprintf(&diff, "%s:\n%s", d.path, lines(one))
+		}
+	}
+	seen = drifted(r.path, all)
+	seen.Drift.Diff = activities.HeadDiff(diff.String(), activities.MaxDiff)
+	return seen, nil
+}
+
+// differs says where the disk at a path differs from what a snapshot has.
+func differs(path, name string) (d qcow2.Difference, err error) {
+	i, err := openImage(path)
+	if err != nil {
+		return d, err
+	}
+	defer i.close()
+	was, _, err := i.view(name)
+	if err != nil {
+		return d, err
+	}
+	is, err := i.Now()
+	if err == nil {
+		d, err = was.Differs(is)
+	}
+	return d, explain(path, err)
 }
 
 // observeMachine is observe for a restore with memory.
