@@ -32,6 +32,8 @@ var unreached = map[string]string{
 	"redis.compare:read":            "the same",
 	"disk:opened":                   "only by a look, which changes nothing",
 	"disk:frozen":                   "only with a machine that runs, whose case of the suite breaks it there",
+	"disk:paused":                   "only with the memory of a machine, whose case of the suite breaks it there",
+	"disk:went-on":                  "only with the memory of a machine, whose case of the suite breaks it there",
 	"folder.restore:created":        "only where a container is made again, whose case of the suite breaks it there",
 	"folder.restore:made":           "the same",
 	"folder.restore:filled":         "the same",
