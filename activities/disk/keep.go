@@ -193,14 +193,18 @@ func readMap(i *image, name string) (m qcow2.Map, err error) {
 		return m, err
 	}
 	if !found {
-		return m, activities.Errorf(activities.DamagedRecord,
-			"%s has no snapshot %s any more: somebody has deleted it, or has put another file there", i.path, name)
+		return m, noSnapshot(i.path, name)
 	}
 	m, err = v.ReadMap()
 	if damaged, is := errors.AsType[*qcow2.DamageError](err); is {
 		return m, activities.Errorf(activities.DamagedRecord, "snapshot %s of %s: %v", name, i.path, damaged)
 	}
 	return m, err
+}
+
+func noSnapshot(path, name string) error {
+	return activities.Errorf(activities.DamagedRecord,
+		"%s has no snapshot %s any more: somebody has deleted it, or has put another file there", path, name)
 }
 
 // findKept finds the checkpoint with a name of the disk at a path.

@@ -39,8 +39,9 @@ func (c *call) reachMachine(ctx context.Context, path string) (*running, error) 
 	if begun || c.Op == isolated.Undo {
 		kind = activities.ActionFailed // somebody may start it again
 	}
-	return nil, errors.Join(err, activities.Errorf(kind, "memory: no machine of disk.machines in the worker's config runs "+
-		"with %s; start it, and name its QMP socket there", path))
+	return nil, errors.Join(err, activities.Errorf(kind,
+		"memory: no machine of disk.machines in the worker's config runs with %s; start it, and name its QMP socket there",
+		path))
 }
 
 // checkMachine refuses a machine that cannot be kept as a whole.
@@ -64,8 +65,9 @@ func (c *call) checkMachine(ctx context.Context, r *running) error {
 func (c *call) locateDrives(r *running) error {
 	for n, d := range r.drives {
 		if d.driver != "qcow2" {
-			return activities.Errorf(activities.Refused, "memory: the machine %s writes %s too, which is %s and has no snapshots; "+
-				"give it to the machine as qcow2 (%s convert -O qcow2 %s NEW; variables of UEFI: -drive if=pflash,format=qcow2,file=NEW)",
+			return activities.Errorf(activities.Refused,
+				"memory: the machine %s writes %s too, which is %s and has no snapshots; give it to the machine as qcow2 "+
+					"(%s convert -O qcow2 %s NEW; variables of UEFI: -drive if=pflash,format=qcow2,file=NEW)",
 				r.name, d.path, d.driver, program, d.path)
 		}
 		path, err := c.locateThere(d.path)
@@ -201,8 +203,8 @@ func (r *running) save(ctx context.Context, name string) error {
 	}
 	err = r.job(ctx, "snapshot-save", map[string]any{"tag": name, "vmstate": r.node, "devices": nodes})
 	if failed, is := errors.AsType[*jobError](err); is {
-		err = activities.Errorf(activities.ActionDenied, "%v; leave out memory, or give the machine devices that QEMU can keep "+
-			"(such as virtio-blk in place of nvme)", failed)
+		err = activities.Errorf(activities.ActionDenied,
+			"%v; leave out memory, or give the machine devices that QEMU can keep (such as virtio-blk in place of nvme)", failed)
 	}
 	return errors.Join(err, r.reread())
 }
@@ -242,16 +244,16 @@ func (r *running) load(ctx context.Context, name string) error {
 	}
 	err := r.job(ctx, "snapshot-load", map[string]any{"tag": name, "vmstate": r.node, "devices": nodes})
 	if failed, is := errors.AsType[*jobError](err); is {
-		return activities.Errorf(activities.ActionDenied, "%v; the machine is paused. Only a machine of the same type, memory and "+
-			"devices can go on from there", failed)
+		return activities.Errorf(activities.ActionDenied,
+			"%v; the machine is paused. Only a machine of the same type, memory and devices can go on from there", failed)
 	}
 	if err != nil {
 		return err
 	}
 	is, err := r.hold(ctx, name)
 	if err == nil && !is {
-		err = activities.Errorf(activities.ActionFailed, "the disks of the machine %s do not hold what snapshot %s has, though "+
-			"QEMU has put it back", r.name, name)
+		err = activities.Errorf(activities.ActionFailed,
+			"the disks of the machine %s do not hold what snapshot %s has, though QEMU has put it back", r.name, name)
 	}
 	return err
 }
@@ -290,6 +292,7 @@ func (c *call) describeKeepMachine(ctx context.Context, r *running) (change acti
 		change.Facts = append(change.Facts, "it writes "+other+" too, which is kept with it")
 		change.Keys = append(change.Keys, keyPrefix+other)
 	}
-	change.Digest = activities.DigestOf([]byte(keepName), []byte(r.path), []byte("memory"), []byte(strings.Join(r.others(), "\n")))
+	others := strings.Join(r.others(), "\n")
+	change.Digest = activities.DigestOf([]byte(keepName), []byte(r.path), []byte("memory"), []byte(others))
 	return change, err
 }

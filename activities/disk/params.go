@@ -62,7 +62,7 @@ func keepSpec() activities.Spec {
 		Params: activities.ParamsSchema[keepParams](), UndoParams: []string{"disk", "memory"},
 		Outputs: map[string]string{
 			"checkpoint": "the name of the checkpoint, for disk.restore",
-			"bytes":      "how many bytes of the image it has, which it shares with the disk until they are overwritten, and of memory",
+			"bytes":      "how many bytes it has: of the image, shared with the disk until they are overwritten, and of memory",
 			"memory":     "how many bytes it has of the machine's memory and devices",
 			"running":    "whether a machine had the disk open",
 			"frozen":     "whether the guest's filesystems were frozen meanwhile, so that they are as after a clean stop",

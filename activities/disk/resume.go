@@ -106,8 +106,8 @@ func (c *call) checkResumable(ctx context.Context, r *running, checkpoint string
 	}
 	name := snapshotOf(checkpoint)
 	if s, _ := r.Find(name); s.Memory == 0 {
-		return k, activities.Errorf(activities.Refused, "memory: %s was taken without; stop the machine %s, and put it back "+
-			"without memory", checkpoint, r.name)
+		return k, activities.Errorf(activities.Refused,
+			"memory: %s was taken without; stop the machine %s, and put it back without memory", checkpoint, r.name)
 	}
 	if k, err = c.findKept(checkpoint, r.path); err != nil {
 		return k, err
@@ -116,13 +116,13 @@ func (c *call) checkResumable(ctx context.Context, r *running, checkpoint string
 		return k, err
 	}
 	if others := r.others(); !slices.Equal(others, k.Others) {
-		return k, activities.Errorf(activities.Refused, "memory: besides %s, the machine %s writes %s, and when %s was taken, it "+
-			"wrote %s; start it as it was then", r.path, r.name, listed(others), checkpoint, listed(k.Others))
+		return k, activities.Errorf(activities.Refused,
+			"memory: besides %s, the machine %s writes %s, and when %s was taken, it wrote %s; start it as it was then",
+			r.path, r.name, listed(others), checkpoint, listed(k.Others))
 	}
 	for _, d := range r.drives {
 		if !slices.Contains(d.snapshots, name) {
-			return k, activities.Errorf(activities.DamagedRecord, "%s has no snapshot %s any more: somebody has deleted it, or has "+
-				"put another file there", d.path, name)
+			return k, noSnapshot(d.path, name)
 		}
 	}
 	return k, nil
@@ -182,8 +182,9 @@ func (c *call) checkStillPaused(ctx context.Context, r *running) error {
 	}
 	runs, err := r.runs(ctx)
 	if err == nil && runs {
-		err = activities.Errorf(activities.ActionDenied, "the machine %s was continued, or started again, by someone else since an "+
-			"earlier attempt of the step; nothing more was done to it", r.name)
+		err = activities.Errorf(activities.ActionDenied,
+			"the machine %s was continued, or started again, by someone else since an earlier attempt of the step; nothing "+
+				"more was done to it", r.name)
 	}
 	return err
 }
@@ -281,8 +282,8 @@ func (c *call) takeBackMachine(ctx context.Context, rec record) (undone activiti
 	if err := c.pause(ctx, r); err != nil {
 		return undone, err
 	}
-	return activities.Undone{Outcome: activities.Restored, Observed: "the machine " + r.name + " goes on from where it was"},
-		r.load(ctx, beforeOf(c.Entry.Token))
+	undone.Outcome, undone.Observed = activities.Restored, "the machine "+r.name+" goes on from where it was"
+	return undone, r.load(ctx, beforeOf(c.Entry.Token))
 }
 
 // seeMachine says whether a machine has run since it was put back: then it has done what nobody else
@@ -306,7 +307,8 @@ func (c *call) seeMachine(ctx context.Context, r *running, rec record) (seen act
 		return seen, err
 	}
 	if !runs && !applied {
-		return activities.Observation{State: activities.Elsewise, Detail: "the machine " + r.name + " was put back in part"}, nil
+		seen.State, seen.Detail = activities.Elsewise, "the machine "+r.name+" was put back in part"
+		return seen, nil
 	}
 	if !runs {
 		return c.seePaused(ctx, r)

@@ -255,11 +255,13 @@ func (c *call) release(ctx context.Context) error {
 	}
 	if path != "" {
 		token := c.Entry.Token
-		if err := c.dropSnapshots(ctx, rec.paths(path), snapshotOf(nameOf(token)), beforeOf(token), leftOf(token)); err != nil {
+		err := c.dropSnapshots(ctx, rec.paths(path), snapshotOf(nameOf(token)), beforeOf(token), leftOf(token))
+		if err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{journal.Record, journal.Applied, writingDoc, frozenDoc, thawedDoc, pausedDoc, othersDoc} {
+	for _, name := range []string{journal.Record, journal.Applied, writingDoc, frozenDoc, thawedDoc, pausedDoc,
+		othersDoc} {
 		if err := c.token.Drop(name); err != nil {
 			return err
 		}

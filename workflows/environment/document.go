@@ -290,8 +290,8 @@ func (d Document) checkMemory(field string, p Part, bad activities.Bad) {
 	case p.Memory && d.Unit != "" && d.Quiesce != LeaveUnit:
 		bad(field+".memory", "the machine runs while it is kept; say so with quiesce: none")
 	case !p.Memory && d.keepsMemory():
-		bad(field, "%s is put back while nothing runs, and another part has the memory of a machine, which runs on; put it into "+
-			"another environment (the other disks of the machine are kept with its memory)", p.Resource())
+		bad(field, "%s is put back while nothing runs, and another part has the memory of a machine, which runs on; put it "+
+			"into another environment (the other disks of the machine are kept with its memory)", p.Resource())
 	}
 }
 
