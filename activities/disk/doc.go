@@ -27,6 +27,14 @@
 // a guest agent answers, the guest's filesystems are frozen first. A process of its own freezes and
 // thaws them, and thaws them whatever becomes of the call: see freezer.
 //
+// # Memory
+//
+// Where a step asks for it, QEMU writes the memory and the devices of a running machine into the
+// snapshot, and takes one of the same name in every other image that the machine writes. A restore
+// pauses the machine, keeps it so, and has QEMU load the checkpoint into it: no machine is stopped
+// or booted. A job of QEMU that a killed call has begun is waited for by the next call; the machine
+// stays paused until then, so that a later attempt can tell whether somebody else has continued it.
+//
 // # How a restore is undone
 //
 // It takes a snapshot of what the disk holds first. The undo puts that back. It looks at the maps

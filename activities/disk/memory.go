@@ -24,7 +24,7 @@ type drive struct {
 }
 
 // reachMachine finds the machine that has a disk open, to keep its memory or put it back. A guest
-// that were frozen meanwhile would stay so whenever it is put back.
+// that was frozen meanwhile would be frozen again whenever it is put back.
 func (c *call) reachMachine(ctx context.Context, path string) (*running, error) {
 	r, err := c.findMachine(ctx, path)
 	if err != nil {
