@@ -137,3 +137,35 @@ func TestMemoryThatCannotBeKept(t *testing.T) {
 	require.Equal(t, activities.Restored, u.Outcome)
 	require.Equal(t, []string{"unwind-" + checkpointOf(dir, "only"), "unwind-" + checkpointOf(dir, "small")}, tags(t, diskOf(dir)))
 }
+
+// TestAMachineThatEndsMeanwhile is asked for by the undo, and put back once it was started again.
+func TestAMachineThatEndsMeanwhile(t *testing.T) {
+	needTools(t)
+	dir := t.TempDir()
+	start(t, dir)
+	m := startMachineWith(t, dir, virtio, nil, "-m", "16")
+	_, err := apply(t, dir, "disk.checkpoint", "one", params{"disk": diskOf(dir), "memory": true})
+	require.NoError(t, err)
+	m.write("write -P 8 0 64k", "flush")
+	before := content(t, diskOf(dir))
+	back := params{"disk": diskOf(dir), "checkpoint": checkpointOf(dir, "one"), "memory": true}
+	_, err = apply(t, dir, "disk.restore", "back", back)
+	require.NoError(t, err)
+	m.stop()
+	_, err = undo(t, dir, "disk.restore", "back", back, activities.Decision{Done: true})
+	require.ErrorContains(t, err, "runs with "+diskOf(dir)+"; start it")
+	require.False(t, activities.TypeOf(err).Final(), "it is tried again")
+
+	m = startMachineWith(t, dir, virtio, nil, "-m", "16")
+	m.write("write -P 9 1M 64k")
+	u, err := undo(t, dir, "disk.restore", "back", back, activities.Decision{Done: true})
+	require.NoError(t, err)
+	require.Equal(t, activities.Drifted, u.Outcome, "it was booted, and runs")
+	u, err = undo(t, dir, "disk.restore", "back", back, activities.Decision{Done: true, Force: u.Drift.Digest})
+	require.NoError(t, err)
+	require.Equal(t, activities.Restored, u.Outcome)
+	require.Contains(t, m.do(`{"execute":"query-status"}`), `"running": true`)
+	m.write("flush")
+	require.Equal(t, before, content(t, diskOf(dir)))
+	require.Equal(t, []string{"unwind-" + checkpointOf(dir, "one")}, tags(t, diskOf(dir)), "the undo leaves nothing behind")
+}
