@@ -52,7 +52,7 @@ func TestAMachineGoesBackWithItsMemory(t *testing.T) {
 				"cd " + s.root + "; if test -e well-once; then mv well-once ill; else test ! -e ill; fi"}},
 		}}})
 	})
-	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nhealthy: 100ms\nlive: true\n"+
+	s.write("environment.yaml", "name: "+s.name+"\nunit: app\nhealthy: 100ms\nquiesce: none\n"+
 		"parts:\n  machine: {disk: "+s.root+"/root.qcow2, memory: true}\n")
 	s.sh("qemu-img create -q -f qcow2 root.qcow2 16M; qemu-img create -q -f qcow2 data.qcow2 16M")
 	machine := exec.Command("qemu-system-x86_64", "-M", "q35,accel=tcg", "-nodefaults", "-display", "none", "-m", "16",
