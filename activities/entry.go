@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -73,27 +72,6 @@ type Entry struct {
 	// service searches from here on for the effect of a request whose answer was lost. If it is zero,
 	// the world has to search everything.
 	Since time.Time `json:"since,omitzero"`
-}
-
-// Place is where a step's effects and journal live.
-type Place struct {
-	// Queue is the task queue of all attempts of the step and of its undo.
-	Queue string `json:"queue"`
-	// Host is the host that serves Queue; empty for the shared queue.
-	Host string `json:"host,omitempty"`
-	// Journal is the random id of the journal and its epoch, from World.Journal. A world refuses any
-	// other id with WrongPlace, and an epoch that its journal does not know with DamagedRecord.
-	Journal string `json:"journal"`
-	// Signed means that its worker takes only signed decisions.
-	Signed bool `json:"signed,omitempty"`
-}
-
-var epochs = regexp.MustCompile(`~[0-9a-f]+\.[0-9]+`)
-
-// WithoutEpochs returns the place for what concerns steps of different epochs.
-func (p Place) WithoutEpochs() Place {
-	p.Journal = epochs.ReplaceAllString(p.Journal, "")
-	return p
 }
 
 // DriftPolicy says what an undo does about drift.

@@ -92,20 +92,17 @@ func (a *checkpoint) plan(ctx context.Context, e activities.Entry, s activities.
 		Strategy: activities.Compensation, Undo: "the checkpoint is deleted", Keys: []string{key(v.Name)},
 		Digest: activities.DigestOf(s.With, v.facts()),
 	}
-	if v.Unit != "" {
-		c.Risk, c.Facts = activities.Medium, []string{v.stops()}
+	if v.Quiesced != "" {
+		c.Risk, c.Facts = activities.Medium, []string{"the unit " + v.Unit + " is " + v.Quiesced + " meanwhile"}
 	}
 	return c, record{Environment: p.Environment, ID: idOf(e.Token, "checkpoint"), Notes: p.Notes, Pinned: p.Pinned}, err
 }
-
-// stops says what is stopped.
-func (e Environment) stops() string { return "the unit " + e.Unit + " is stopped meanwhile" }
 
 // facts are what an approval covers of an environment.
 func (e Environment) facts() []byte {
 	parts := slices.Clone(e.Parts)
 	slices.SortFunc(parts, func(a, b Part) int { return strings.Compare(a.Name, b.Name) })
-	return fmt.Appendf(nil, "%q %q %q", e.Name, e.Unit, parts)
+	return fmt.Appendf(nil, "%q %q %q %q", e.Name, e.Unit, e.Quiesced, parts)
 }
 
 func namesOf(parts []Part) string {

@@ -51,8 +51,10 @@ type Environment struct {
 	Name string
 	// Host has the parts and the checkpoints.
 	Host string
-	// Unit is stopped while parts are captured or put back; empty: nothing is.
-	Unit  string
+	// Unit is stopped while parts are put back; empty: nothing is.
+	Unit string
+	// Quiesced says what it is while parts are captured: stopped or paused; empty: it keeps running.
+	Quiesced string
 	Parts []Part
 	// Doing is what is under way; nil if nothing is.
 	Doing *Operation

@@ -188,7 +188,7 @@ func (e Environment) describe(to Checkpoint, since []string, p past) string {
 		fmt.Fprintf(&b, "= %s\n", note)
 	}
 	if e.Unit != "" {
-		fmt.Fprintf(&b, "! %s\n", e.stops())
+		fmt.Fprintf(&b, "! the unit %s is stopped meanwhile\n", e.Unit)
 	} else {
 		b.WriteString("! no unit is stopped\n")
 	}

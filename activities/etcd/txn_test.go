@@ -266,3 +266,14 @@ func TestStepsOnTheSameKeysAreUndoneInReverse(t *testing.T) {
 	require.Equal(t, "4 keys as before", u.Observed)
 	require.Equal(t, before, d.dump())
 }
+
+// TestADatabaseThatWasAwayIsNothingToUndo: it did not answer when the task was compiled, so that no
+// journal of it is named, and does when the step comes.
+func TestADatabaseThatWasAwayIsNothingToUndo(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, map[string]string{"a": "1"})
+	s := d.txn(`{"put": [{"key": "a", "value": "2"}]}`)
+	s.entry.Place.Journal = strings.ReplaceAll(s.entry.Place.Journal, "main=", "other=")
+	s.fails(activities.WrongPlace, "names no journal of database main")
+	s.decide(activities.Decision{}, activities.Nothing)
+}

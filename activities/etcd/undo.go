@@ -21,6 +21,9 @@ import (
 
 // Undo gives the keys their values and leases back.
 func (a *txnAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if u, is := activities.NeverBegan(e, d); is {
+		return u, nil
+	}
 	c, err := a.open(ctx, e)
 	if err != nil {
 		return activities.Undone{}, err

@@ -62,7 +62,7 @@ func LocateJournal[D any](config string, e activities.Entry, databases map[strin
 	if err := json.Unmarshal(e.Params, &p); err != nil {
 		return "", "", activities.Errorf(activities.Refused, "parameters: %v", err)
 	}
-	if id := RecordedJournal(e, p.Database); id != "" {
+	if id := e.Place.JournalOf(p.Database); id != "" {
 		return p.Database, id, nil
 	}
 	if _, known := databases[p.Database]; !known {
@@ -71,17 +71,6 @@ func LocateJournal[D any](config string, e activities.Entry, databases map[strin
 	return "", "", activities.Errorf(activities.WrongPlace,
 		"the entry names no journal of database %s: it did not answer when the task was compiled, or the task belongs to "+
 			"another worker", p.Database)
-}
-
-// RecordedJournal is the journal that an entry names for a database, or under another name; empty if
-// it names none.
-func RecordedJournal(e activities.Entry, of string) string {
-	for each := range strings.SplitSeq(e.Place.Journal, ",") {
-		if name, id, _ := strings.Cut(each, "="); name == of {
-			return id
-		}
-	}
-	return ""
 }
 
 // ForEach calls do for every database. One that does not answer is a problem, and the others are

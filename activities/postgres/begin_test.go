@@ -21,7 +21,7 @@ func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
 		database string
 		observed string
 	}{
-		"a database that nobody knows": {database: "typo", observed: "names no journal of the database"},
+		"a database that nobody knows": {database: "typo", observed: "names no journal of database typo"},
 		"no right to make the journal": {
 			prepare:  []string{"REVOKE CREATE ON DATABASE %s FROM PUBLIC, worker", "ALTER DATABASE %s OWNER TO postgres"},
 			observed: "it cannot be made",
@@ -63,6 +63,29 @@ func TestAStepThatCouldNeverBeginIsNothingToUndo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestADatabaseThatWasAwayIsNothingToUndo: it did not answer when the task was compiled, so that no
+// journal of it is named, and does when the step comes.
+func TestADatabaseThatWasAwayIsNothingToUndo(t *testing.T) {
+	t.Parallel()
+	d := newWhole(t, people)
+	before := d.dump()
+	for action, with := range map[string]map[string]any{
+		"postgres.exec":       {"database": "main", "sql": "DELETE FROM person"},
+		"postgres.checkpoint": {"database": "main"},
+		"postgres.restore":    {"database": "main", "checkpoint": "cp-1"},
+	} {
+		s := d.step(action, with)
+		s.entry.Place.Journal = strings.ReplaceAll(s.entry.Place.Journal, "main=", "other=")
+		_, err := s.action.Apply(t.Context(), s.entry, s.with, "")
+		require.Error(t, err, action)
+		u := s.undoAny(activities.Nothing)
+		require.Contains(t, u.Observed, "names no journal of database main", action)
+		_, err = s.action.Undo(t.Context(), s.entry, activities.Decision{Done: true})
+		require.Equal(t, activities.WrongPlace, activities.TypeOf(err), "%s: one that has acted was named: %v", action, err)
+	}
+	require.Equal(t, before, d.dump())
 }
 
 // TestAJournalThatAnotherFirstStepMakesMeanwhile: a session that has looked for the journal before

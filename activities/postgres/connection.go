@@ -13,7 +13,7 @@ type connection struct{ *server.Connection }
 // open connects for an entry. It returns WrongPlace where the entry's record is in another database
 // than the one that has the name now.
 func (w *world) open(ctx context.Context, e activities.Entry, database, purpose string) (*connection, error) {
-	recorded := server.RecordedJournal(e, database)
+	recorded := e.Place.JournalOf(database)
 	if recorded == "" {
 		if _, err := w.Databases.Find(database); err != nil {
 			return nil, err

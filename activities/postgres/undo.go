@@ -21,11 +21,10 @@ import (
 
 // Undo puts the rows back in one transaction.
 func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
-	c, err := a.openEntry(ctx, e, server.UndoName)
-	if err != nil && !d.Done && isUnnamed(e) {
-		return activities.Undone{Outcome: activities.Nothing,
-			Observed: "the entry names no journal of the database, and no forward acts without: " + err.Error()}, nil
+	if u, is := activities.NeverBegan(e, d); is {
+		return u, nil
 	}
+	c, err := a.openEntry(ctx, e, server.UndoName)
 	if err != nil {
 		return activities.Undone{}, err
 	}
@@ -52,13 +51,6 @@ func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.
 		return drifted.Undone(), nil
 	}
 	return undone, err
-}
-
-// isUnnamed reports whether an entry names journals, and none of its own database: every forward of
-// it is refused.
-func isUnnamed(e activities.Entry) bool {
-	p, err := activities.DecodeParams[undoParams](e.Params)
-	return err == nil && strings.Contains(e.Place.Journal, "=") && server.RecordedJournal(e, p.Database) == ""
 }
 
 // lookAgain is when a late sweep looks whether a forward has begun after all.

@@ -12,6 +12,9 @@ import (
 // Undo puts back what the database held before.
 func (a *restoreAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (u activities.Undone,
 	err error) {
+	if u, is := activities.NeverBegan(e, d); is {
+		return u, nil
+	}
 	t, err := a.openToken(e)
 	if err != nil {
 		return u, err

@@ -15,6 +15,9 @@ import (
 
 // Undo puts the keys back.
 func (a *execAction) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if u, is := activities.NeverBegan(e, d); is {
+		return u, nil
+	}
 	c, err := a.open(ctx, e)
 	if err != nil {
 		return activities.Undone{}, err

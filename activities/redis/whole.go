@@ -49,7 +49,7 @@ var errOtherState = errors.New("another call has come first")
 
 // openToken opens the token of an entry, if its record is in this worker's folder.
 func (w *world) openToken(e activities.Entry) (*journal.Token, error) {
-	mark := keyvalue.RecordedJournal(e, folderName)
+	mark := e.Place.JournalOf(folderName)
 	if mark == "" {
 		return nil, activities.Errorf(activities.WrongPlace, "the entry names no journal of checkpoints")
 	}

@@ -724,3 +724,20 @@ func TestCheckpointsNeedWhatTheDocumentationSays(t *testing.T) {
 	s.undo(activities.Restored)
 	require.Equal(t, before, d.dump())
 }
+
+// TestADatabaseThatWasAwayIsNothingToUndo: it did not answer when the task was compiled, so that no
+// journal of it is named, and does when the step comes.
+func TestADatabaseThatWasAwayIsNothingToUndo(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t, "SET a 1")
+	_, kept := d.keep()
+	before := d.dump()
+	for _, s := range []*step{
+		d.exec("SET a 2"), d.restore(kept), d.stepOf("redis.checkpoint", map[string]any{"database": "main"}),
+	} {
+		s.entry.Place.Journal = strings.ReplaceAll(s.entry.Place.Journal, "main=", "other=")
+		s.fails(activities.WrongPlace, "names no journal of database main")
+		s.decide(activities.Decision{}, activities.Nothing)
+	}
+	require.Equal(t, before, d.dump())
+}

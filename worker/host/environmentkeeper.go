@@ -81,7 +81,7 @@ func (k environmentKeeper) lookAtStored(name string) (steps.Environment, error) 
 
 // environmentOf is an environment as steps see it.
 func environmentOf(v environment.View) steps.Environment {
-	e := steps.Environment{Name: v.Document.Name, Host: v.Host, Unit: v.Document.Stops()}
+	e := steps.Environment{Name: v.Document.Name, Host: v.Host, Unit: v.Document.Stops(), Quiesced: v.Document.Quiesced()}
 	for _, name := range slices.Sorted(maps.Keys(v.Document.Parts)) {
 		p := v.Document.Parts[name]
 		e.Parts = append(e.Parts, steps.Part{Name: name, Kind: p.Kind(), Resource: p.Resource()})

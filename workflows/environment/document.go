@@ -305,6 +305,18 @@ func (d Document) keepsMemory() bool {
 	return false
 }
 
+// Quiesced says what the unit is while parts are captured: stopped or paused; empty where there is none,
+// or it keeps running.
+func (d Document) Quiesced() string {
+	switch {
+	case d.Unit == "" || d.Quiesce == LeaveUnit:
+		return ""
+	case d.Quiesce == PauseUnitFor:
+		return "paused"
+	}
+	return "stopped"
+}
+
 // Stops is the unit that is stopped while parts are put back; empty: none is.
 func (d Document) Stops() string {
 	if d.keepsMemory() {

@@ -172,7 +172,7 @@ func (t *draft) unit() map[string]any {
 func (d Document) CheckpointTask(host, id, agent string) json.RawMessage {
 	t := d.newDraft(host, agent, "take checkpoint %s of environment %s", id, d.Name)
 	before := t.ask()
-	quiesces := t.Unit != "" && t.Quiesce != LeaveUnit
+	quiesces := t.Quiesced() != ""
 	hold, letGo := "unit.stop", "unit.start"
 	if t.Quiesce == PauseUnitFor {
 		hold, letGo = "unit.pause", "unit.resume"

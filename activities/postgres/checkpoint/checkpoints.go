@@ -50,7 +50,7 @@ func (s *Checkpoints) Actions() []activities.Action {
 
 // token opens the token of an entry, if its record is in this journal.
 func (s *Checkpoints) token(e activities.Entry) (*journal.Token, error) {
-	mark := server.RecordedJournal(e, JournalName)
+	mark := e.Place.JournalOf(JournalName)
 	if mark == "" {
 		return nil, activities.Errorf(activities.WrongPlace, "the entry names no journal of checkpoints")
 	}

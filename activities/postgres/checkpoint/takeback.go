@@ -49,6 +49,9 @@ func readTraces(m *server.Connection, token *journal.Token, id string) (t traces
 
 // Undo gives the database that was replaced its name back.
 func (a *restore) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if u, is := activities.NeverBegan(e, d); is {
+		return u, nil
+	}
 	return a.undo(ctx, e, reachRestore, func(c *server.Connection, token *journal.Token) (activities.Undone, error) {
 		return a.takeBack(c, e, token, d)
 	})

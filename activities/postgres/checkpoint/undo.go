@@ -13,6 +13,9 @@ import (
 
 // Undo restores the checkpoint beside the database, and exchanges the two.
 func (a *take) Undo(ctx context.Context, e activities.Entry, d activities.Decision) (activities.Undone, error) {
+	if u, is := activities.NeverBegan(e, d); is {
+		return u, nil
+	}
 	undone, err := a.undo(ctx, e, reachCheckpoint,
 		func(c *server.Connection, token *journal.Token) (activities.Undone, error) {
 			return a.putDatabaseBack(c, e, token, d)

@@ -83,14 +83,3 @@ func (all Databases) touchAs(ctx context.Context, name string, as activities.Tou
 	})
 	return touched, err
 }
-
-// RecordedJournal is the journal that an entry names for a database, or under another name; empty
-// if it names none.
-func RecordedJournal(e activities.Entry, of string) (id string) {
-	for each := range strings.SplitSeq(e.Place.Journal, ",") {
-		if name, recorded, _ := strings.Cut(each, "="); name == of {
-			id = recorded
-		}
-	}
-	return id
-}
