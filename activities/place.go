@@ -50,6 +50,6 @@ func NeverBegan(e Entry, d Decision) (u Undone, is bool) {
 		e.Place.JournalOf(p.Database) != "" {
 		return u, false
 	}
-	return Undone{Outcome: Nothing, Observed: fmt.Sprintf("the step never began: its entry names no journal of database %s, "+
-		"which did not answer when the task was compiled, and no forward acts without", p.Database)}, true
+	return Undone{Outcome: Nothing, Observed: fmt.Sprintf("the step never began: its entry names no journal of database "+
+		"%s, which did not answer when the task was compiled, and no forward acts without", p.Database)}, true
 }

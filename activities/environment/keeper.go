@@ -55,7 +55,7 @@ type Environment struct {
 	Unit string
 	// Quiesced says what it is while parts are captured: stopped or paused; empty: it keeps running.
 	Quiesced string
-	Parts []Part
+	Parts    []Part
 	// Doing is what is under way; nil if nothing is.
 	Doing *Operation
 	// Checkpoints are the newest first.
