@@ -100,6 +100,7 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 		case answer.Waits != "":
 			return fmt.Sprintf("approved: step %s waits for others, %s", d.step, answer.Waits), nil
 		}
+		s.inbox.settle(about.Digest)
 		return fmt.Sprintf("approved: step %s goes on", d.step), nil
 	case "reject":
 		if d.why == "" {
@@ -109,7 +110,9 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case answer.Cause == nil:
+		}
+		s.inbox.settle(about.Digest)
+		if answer.Cause == nil {
 			return fmt.Sprintf("rejected: step %s is %s, the task goes on", d.step, answer.State), nil
 		}
 		return "rejected: the task unwinds", nil
@@ -135,6 +138,9 @@ func (s *Server) resolve(ctx context.Context, t tasks.Run, d decision) (string, 
 		}
 	}
 	_, err := s.Client.Resolve(ctx, t, r)
+	if err == nil {
+		s.inbox.settle(r.Digest)
+	}
 	if r.Do == protocol.DoEdit {
 		return fmt.Sprintf("edited: step %s is planned anew; approve what it shows then", d.step), err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,10 +29,13 @@ type inbox struct {
 
 	mu    sync.Mutex
 	tasks map[string]waiting // by id
-	at    time.Time          // when it was read last
-	read  chan struct{}      // closed once it is read the next time
-	more  bool               // there are more than are known
-	err   error
+	// settled is when something was decided, by its digest: until its task is asked after that, it only
+	// seems to wait.
+	settled map[activities.Digest]time.Time
+	at      time.Time     // when it was read last
+	read    chan struct{} // closed once it is read the next time
+	more    bool          // there are more than are known
+	err     error
 }
 
 // waiting is a task that waits for a person.
@@ -87,8 +91,8 @@ const (
 func newInbox(c *tasks.Client) *inbox {
 	impatient := *c
 	impatient.SilenceLimit = askLimit
-	return &inbox{client: &impatient, tasks: map[string]waiting{}, wake: make(chan struct{}, 1),
-		read: make(chan struct{})}
+	return &inbox{client: &impatient, tasks: map[string]waiting{}, settled: map[activities.Digest]time.Time{},
+		wake: make(chan struct{}, 1), read: make(chan struct{})}
 }
 
 // watch keeps the inbox until ctx ends.
@@ -142,6 +146,7 @@ func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks
 		return nil
 	}
 	b.more = more
+	maps.DeleteFunc(b.settled, func(_ activities.Digest, at time.Time) bool { return time.Since(at) > readAgain })
 	before := b.tasks
 	b.tasks = make(map[string]waiting, len(listed))
 	for _, t := range listed {
@@ -149,7 +154,7 @@ func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks
 		if isThere {
 			b.tasks[t.ID] = w
 		}
-		if !isThere || !sameWait(w.listed, t) || time.Since(w.read) > readAgain {
+		if !isThere || !sameWait(w.listed, t) || time.Since(w.read) > readAgain || len(b.waits(w)) < len(w.items) {
 			asked = append(asked, t)
 		}
 	}
@@ -159,6 +164,18 @@ func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks
 // sameWait says that the server lists nothing new of a task.
 func sameWait(a, b tasks.Listed) bool {
 	return a.RunID == b.RunID && a.Gate == b.Gate && a.Parked == b.Parked && a.Stuck == b.Stuck && a.Pending == b.Pending
+}
+
+// settle takes what was decided from the list at once.
+func (b *inbox) settle(digest activities.Digest) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.settled[digest] = time.Now()
+}
+
+// waits are the items of a task that were not decided since it was asked for them.
+func (b *inbox) waits(w waiting) []item {
+	return slices.DeleteFunc(slices.Clone(w.items), func(i item) bool { return w.read.Before(b.settled[i.Digest]) })
 }
 
 // forget has a task asked again: something was decided about it.
@@ -232,7 +249,7 @@ func (b *inbox) all(ctx context.Context) (items []item, problem string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.tasks {
-		items = append(items, w.items...)
+		items = append(items, b.waits(w)...)
 	}
 	slices.SortFunc(items, func(a, b item) int {
 		return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.Task, b.Task), cmp.Compare(a.Step, b.Step))
@@ -268,7 +285,7 @@ func (b *inbox) count() (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, w := range b.tasks {
-		n += len(w.items)
+		n += len(b.waits(w))
 	}
 	return n
 }

@@ -63,6 +63,25 @@ func TestAListIsShownInPages(t *testing.T) {
 	require.Zero(t, turning)
 }
 
+// TestWhatWasDecidedWaitsNoMore has a task asked before a decision, and after it.
+func TestWhatWasDecidedWaitsNoMore(t *testing.T) {
+	b, listed := newInbox(&tasks.Client{}), []tasks.Listed{{ID: "t", Gate: "one"}}
+	answered := func(at time.Time) {
+		b.tasks["t"] = waiting{listed: listed[0], read: at, items: []item{{Digest: "one"}, {Digest: "two"}}}
+	}
+	answered(time.Now())
+	require.Equal(t, 2, b.count())
+	require.Empty(t, b.list(listed, false, nil))
+	asked := time.Now()
+	b.settle("one")
+	answered(asked) // what it says is from before the decision
+	require.Equal(t, 1, b.count())
+	require.Equal(t, listed, b.list(listed, false, nil), "it is asked again")
+	answered(time.Now())
+	require.Equal(t, 2, b.count(), "a task that was asked afterwards is right")
+	require.Empty(t, b.list(listed, false, nil))
+}
+
 // TestHostileTextsAreShownAsTheyAre has what agents and worlds may say in each place of a page.
 func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
 	const hostile = "</p><script>alert(1)</script>\u202e\" onload=\"x()"

@@ -25,6 +25,9 @@ type batch struct {
 // Several says that it is more than one, and so is decided as one.
 func (b batch) Several() bool { return len(b.Items) > 1 }
 
+// First is the digest of the first of them, by which a page knows the batch again.
+func (b batch) First() activities.Digest { return b.Items[0].Digest }
+
 const (
 	// inBatch is how many things a batch has, and onPage how many all batches of a page have: what a
 	// browser shows at once.

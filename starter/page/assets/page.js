@@ -26,11 +26,16 @@ function sayStale() {
 const decidesAbout = (root) => root.querySelector("input[name=digest]")?.value;
 let read = decidesAbout(main); // what this page is about, from when it is first known
 
-// selectorOf finds what is focused again in another content.
+// selectorOf finds what is focused again in another content: a link by where it leads, a button by its
+// value and the batch that it decides about.
 function selectorOf(e) {
   if (e?.id) { return "#" + CSS.escape(e.id); }
-  const name = e?.hasAttribute("href") ? "href" : "value";
-  return e?.hasAttribute(name) ? `[${name}="${CSS.escape(e.getAttribute(name))}"]` : null;
+  if (e?.hasAttribute("href")) { return `[href="${CSS.escape(e.getAttribute("href"))}"]`; }
+  return e?.hasAttribute("value") ? batchOf(e) + ` [value="${CSS.escape(e.getAttribute("value"))}"]` : null;
+}
+function batchOf(e) {
+  const batch = e.closest("section[id]");
+  return batch ? "#" + CSS.escape(batch.id) : "";
 }
 
 function update() {
@@ -41,16 +46,34 @@ function update() {
   const coming = decidesAbout(next.content);
   if (touched || read && coming && read !== coming) { sayStale(); return; }
   read ??= coming;
-  const seen = new Set([...main.querySelectorAll("input[name=about]")].map((box) => box.value));
+  const placed = (box) => batchOf(box) + " " + box.value;
+  const seen = new Set([...main.querySelectorAll("input[name=about]")].map(placed));
   for (const box of next.content.querySelectorAll("input[name=about]")) {
-    box.checked = seen.has(box.value); // nobody has read what is new
+    box.checked = seen.has(placed(box)); // nobody has read what is new in a batch
   }
   const open = [...main.querySelectorAll("details[open][id]")].map((d) => d.id);
   const focused = main.contains(document.activeElement) ? selectorOf(document.activeElement) : null;
   main.replaceChildren(...main.querySelectorAll(":scope > .told:not(#stale), :scope > .problem"), next.content);
   for (const id of open) { document.getElementById(id)?.setAttribute("open", ""); }
   const again = focused ? main.querySelectorAll(focused) : [];
-  if (again.length === 1) { again[0].focus(); }
+  if (again.length === 1 || again[0]?.hasAttribute("href")) { again[0].focus(); }
 }
 
-new EventSource(main.dataset.stream).onmessage = (event) => { latest = event.data; update(); };
+// A browser has six connections to a server, and keeps those of pages that were left or that nobody
+// sees: a seventh page would never load. So only a page that is seen is kept up to date.
+let stream = null;
+const at = new URL(main.dataset.stream, location.href);
+function follow() {
+  if (stream || document.hidden) { return; }
+  stream = new EventSource(at);
+  stream.onmessage = (event) => {
+    at.searchParams.set("shown", event.lastEventId);
+    latest = event.data;
+    update();
+  };
+}
+function rest() { stream?.close(); stream = null; }
+addEventListener("pagehide", rest);
+addEventListener("pageshow", follow);
+document.addEventListener("visibilitychange", () => document.hidden ? rest() : follow());
+follow();
