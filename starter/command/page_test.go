@@ -6,18 +6,22 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/testrun"
@@ -158,16 +162,25 @@ func (b *tab) says(text string) {
 	b.awaitText("main", text)
 }
 
+// ask has the page evaluate a script. What is asked while one page follows another may never be answered.
+func ask[T any](b *tab, script string) (T, error) {
+	limited, cancel := context.WithTimeout(b.at, 2*time.Second)
+	defer cancel()
+	return chromedp.Run(limited, chromedp.Evaluate[T](script))
+}
+
 // awaitText asks the browser each time: chromedp's copy of a document that is replaced while it loads
 // may miss what is there.
 func (b *tab) awaitText(where, text string) {
 	b.Helper()
 	var said string
-	require.Eventually(b, func() bool {
-		said, _ = chromedp.Run(b.at, chromedp.Evaluate[string](fmt.Sprintf(
-			`[...document.querySelectorAll(%q)].map((e) => e.innerText).join("\\n")`, where)))
+	script := fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.innerText).join("\\n")`, where)
+	if !assert.Eventually(b, func() bool {
+		said, _ = ask[string](b, script)
 		return strings.Contains(said, text)
-	}, waitFor, tick, "%s", &said)
+	}, waitFor, tick) {
+		require.Contains(b, said, text)
+	}
 }
 
 func TestAPersonDecidesInABrowser(t *testing.T) {
@@ -337,11 +350,15 @@ func TestWhatArrivesUnderAPersonsHandsIsNotDecided(t *testing.T) {
 		return agent + id
 	}
 	first, second := ask("-1"), ask("-2")
+	file = d.file(strings.Replace(gated, "agent: bot", "agent: "+agent+"-other", 1)) // another batch
+	ask("-other-1")
+	ask("-other-2")
+	file = d.file(strings.Replace(gated, "agent: bot", "agent: "+agent, 1))
 	alike := func(many int) chromedp.Action[chromedp.Void] {
 		return chromedp.WaitVisible(fmt.Sprintf(`//h2[contains(., "%d changes")]`, many))
 	}
 	b := s.browse()
-	require.Eventually(t, func() bool { return strings.Contains(s.get("/?q="+agent, http.StatusOK), "2 changes") },
+	require.Eventually(t, func() bool { return strings.Count(s.get("/?q="+agent, http.StatusOK), "2 changes") == 2 },
 		waitFor, tick)
 	b.do(chromedp.Navigate(s.url+"/?q="+agent), alike(2), chromedp.Focus(`button[value="approve"]`))
 	third := ask("-3")
@@ -359,6 +376,91 @@ func TestWhatArrivesUnderAPersonsHandsIsNotDecided(t *testing.T) {
 	d.until(second, committed)
 	require.Len(t, d.state(third).Gates, 1)
 	require.Len(t, d.state(fourth).Gates, 1)
+}
+
+// streams passes on what a browser asks a page for, and knows how many streams were open at once.
+func (s *served) streams() (most *atomic.Int64) {
+	to, err := url.Parse(s.url)
+	require.NoError(s, err)
+	passing, open, most := httputil.NewSingleHostReverseProxy(to), &atomic.Int64{}, &atomic.Int64{}
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/stream" {
+			now := open.Add(1)
+			defer open.Add(-1)
+			for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+			}
+		}
+		passing.ServeHTTP(w, r)
+	}))
+	s.Cleanup(between.CloseClientConnections)
+	s.url = between.URL
+	return most
+}
+
+// TestPagesThatWereLeftHoldNoConnection goes through more pages than the six connections that a browser
+// has to a server: it keeps pages that were left, for the way back.
+func TestPagesThatWereLeftHoldNoConnection(t *testing.T) {
+	d := newDesk(t)
+	id, _ := d.waitsAtGate()
+	s := d.servePage()
+	most := s.streams()
+	b := s.browse()
+	b.do(chromedp.Navigate(s.url))
+	run := func(script string) {
+		t.Helper()
+		require.Eventually(t, func() bool { // what is loaded earlier takes the place of the page before
+			is, _ := ask[bool](b, `document.readyState === "complete"`)
+			return is
+		}, waitFor, tick)
+		_, err := ask[bool](b, script+", true")
+		require.NoError(t, err)
+	}
+	pages := []struct{ path, says string }{
+		{"/tasks/" + id + "/steps/two", "Why it asks"}, {"/tasks/" + id, "Ledger"}, {"/?q=" + id, "Show only"},
+	}
+	for n := range 8 {
+		run(fmt.Sprintf("location.assign(%q)", pages[n%3].path))
+		b.says(pages[n%3].says)
+	}
+	run("history.back()")
+	b.says("Why it asks")
+	d.ok("approve", id, "two", "--yes")
+	b.says("approved by") // it is kept up to date again
+	require.Less(t, most.Load(), int64(6))
+}
+
+func TestStandingApprovalsAreListedAndRevokedOnThePage(t *testing.T) {
+	d := newDesk(t)
+	const vi, ap = "token-of-vi-0123456789", "token-of-ap-0123456789"
+	s := d.servePage("vi "+vi+" viewer", "ap "+ap+" approver")
+	s.post("/signin", url.Values{"token": {vi}}, http.StatusOK)
+	require.Contains(t, s.get("/allowances", http.StatusOK), "There are no standing approvals.")
+	g, id := d.allow("a"), t.Name()
+	d.ok("run", d.file(asksTwice), "--id", id)
+	d.until(id, atGate)
+	at := "/allowances/" + g.ID
+	require.NotContains(t, s.get("/allowances", http.StatusOK), at)
+	s.post(at, nil, http.StatusForbidden)
+
+	b := s.browse()
+	b.do(chromedp.Navigate(s.url+"/signin?to=/allowances"), chromedp.SendKeys("[name=token]", ap), chromedp.Submit("[name=token]"))
+	b.says("Agent bot: fake.set")
+	for _, text := range []string{"fake:a", "up to high", "by " + currentUser() + " (a claim: not signed): the release", "1 of 2"} {
+		require.Contains(t, b.reads(), text)
+	}
+	b.do(chromedp.Click("summary"))
+	require.Contains(t, b.reads(), "step one of "+id)
+	b.checkAccess()
+	b.do(chromedp.SendKeys("[name=why]", "the release is over"), chromedp.Submit("[name=why]"))
+	b.told("revoked: standing approval " + g.ID + " of agent bot")
+	require.Contains(t, b.reads(), "it was revoked by ap: the release is over")
+	require.NotContains(t, s.get("/allowances", http.StatusOK), at)
+	b.checkAccess()
+	require.Equal(t, "ap", d.allowances()[0].Revoked.Who)
+
+	s.post("/signin", url.Values{"token": {ap}}, http.StatusOK)
+	require.Contains(t, s.post("/allowances/0123456789ab", nil, http.StatusConflict), "nothing was changed")
+	d.ok("reject", id, "two", "--why", "no")
 }
 
 func TestRolesOfThePage(t *testing.T) {

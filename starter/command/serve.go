@@ -93,7 +93,7 @@ func handlerOf(ctx context.Context, c *tasks.Client, d doors) http.Handler {
 	}
 	api := (&rest.Server{Client: c, Tokens: d.tokens, Anybody: anybody, Queue: d.queue,
 		Version: version()}).Handler()
-	pages := &page.Server{Client: c, Tokens: d.tokens, Provider: d.provider, Anybody: anybody}
+	pages := &page.Server{Client: c, Tokens: d.tokens, Provider: d.provider, Anybody: anybody, Queue: d.queue}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages.Handler(ctx))
 	for _, pattern := range []string{"/api/", "/openapi.json", "/openapi.yaml"} {

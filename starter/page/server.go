@@ -22,6 +22,8 @@ type Server struct {
 	Tokens bearer.Tokens
 	// Provider knows persons who sign in there; nil: none does.
 	Provider *oidc.Provider
+	// Queue is that of the workers whose standing approvals are shown.
+	Queue string
 	// Anybody is whoever looks, where nobody signs in; nil: everybody has to.
 	Anybody *bearer.Person
 
@@ -71,9 +73,11 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	may("GET /tasks/{task}", all, s.showTask)
 	may("GET /tasks/{task}/steps/{step}", all, s.showStep)
 	may("GET /tasks/{task}/trace", all, s.showTrace)
+	may("GET /allowances", all, s.showAllowances)
 	may("GET /stream", all, s.stream)
 	may("POST /decide", bearer.Person.MayDecide, s.decideMany)
 	may("POST /tasks/{task}/steps/{step}", bearer.Person.MayDecide, s.decide)
+	may("POST /allowances/{id}", bearer.Person.MayDecide, s.revoke)
 	may("POST /tasks/{task}", bearer.Person.MayOperate, s.operate)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p, _ := s.person(r)

@@ -20,7 +20,7 @@ func Allowances(w io.Writer, given []activities.GivenAllowance) {
 		if len(g.Tasks) > 0 {
 			line("tasks", strings.Join(g.Tasks, ", "))
 		}
-		line("by", saidBy(g)+": "+g.Why)
+		line("by", SaidBy(g)+": "+g.Why)
 		line("until", g.Until.UTC().Format(time.RFC3339))
 		if g.Revoked != nil {
 			line("revoked", fmt.Sprintf("by %s at %s", g.Revoked.Who, g.Revoked.At.UTC().Format(time.RFC3339)))
@@ -33,8 +33,8 @@ func Allowances(w io.Writer, given []activities.GivenAllowance) {
 	}
 }
 
-// saidBy names who gives a standing approval, and whether that is proved.
-func saidBy(g activities.GivenAllowance) string {
+// SaidBy names who gives a standing approval, and whether that is proved.
+func SaidBy(g activities.GivenAllowance) string {
 	if g.Key == "" {
 		return g.Who + " (a claim: not signed)"
 	}
