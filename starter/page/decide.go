@@ -107,8 +107,7 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 			return "", usage.Errorf("say why you reject it: the agent is told, and the report keeps it")
 		}
 		answer, err := s.Client.Reject(ctx, t, about)
-		switch {
-		case err != nil:
+		if err != nil {
 			return "", err
 		}
 		s.inbox.settle(about.Digest)

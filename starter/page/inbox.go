@@ -75,8 +75,11 @@ const (
 const (
 	// lookAgain is how often the server is asked, while somebody looks.
 	lookAgain = time.Second
-	// readAgain is when a task is asked again of which the server lists nothing new.
+	// readAgain is when a task is asked again of which the server lists nothing new, and maxAgain how
+	// many of these are asked at a look: those that wait longest for it. All of them at once would hold
+	// up what is new.
 	readAgain = 30 * time.Second
+	maxAgain  = 50
 	// idleAfter is when nobody has looked for so long that nothing is asked.
 	idleAfter = 2 * time.Minute
 	// maxWaiting is how many tasks are known that wait; the page says so when there are more.
@@ -147,18 +150,22 @@ func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks
 	}
 	b.more = more
 	maps.DeleteFunc(b.settled, func(_ activities.Digest, at time.Time) bool { return time.Since(at) > readAgain })
-	before := b.tasks
+	before, again := b.tasks, []tasks.Listed(nil)
 	b.tasks = make(map[string]waiting, len(listed))
 	for _, t := range listed {
 		w, isThere := before[t.ID]
 		if isThere {
 			b.tasks[t.ID] = w
 		}
-		if !isThere || !sameWait(w.listed, t) || time.Since(w.read) > readAgain || len(b.waits(w)) < len(w.items) {
+		switch {
+		case !isThere, !sameWait(w.listed, t), w.read.IsZero(), len(b.waits(w)) < len(w.items):
 			asked = append(asked, t)
+		case time.Since(w.read) > readAgain:
+			again = append(again, t)
 		}
 	}
-	return asked
+	slices.SortStableFunc(again, func(x, y tasks.Listed) int { return before[x.ID].read.Compare(before[y.ID].read) })
+	return append(asked, again[:min(len(again), maxAgain)]...)
 }
 
 // sameWait says that the server lists nothing new of a task.

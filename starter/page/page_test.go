@@ -82,6 +82,20 @@ func TestWhatWasDecidedWaitsNoMore(t *testing.T) {
 	require.Empty(t, b.list(listed, false, nil))
 }
 
+func TestWhatWasReadLongAgoIsReadInTurn(t *testing.T) {
+	b := newInbox(&tasks.Client{})
+	var listed, want []tasks.Listed
+	for n := range 2 * maxAgain {
+		task := tasks.Listed{ID: fmt.Sprint(n)}
+		listed = append(listed, task)
+		b.tasks[task.ID] = waiting{listed: task, read: time.Now().Add(-2*readAgain - time.Duration(n)*time.Second)}
+		want = append([]tasks.Listed{task}, want[:min(n, maxAgain-1)]...)
+	}
+	b.forget("3")
+	added := tasks.Listed{ID: "new"}
+	require.Equal(t, append([]tasks.Listed{listed[3], added}, want...), b.list(append(listed, added), false, nil))
+}
+
 // TestHostileTextsAreShownAsTheyAre has what agents and worlds may say in each place of a page.
 func TestHostileTextsAreShownAsTheyAre(t *testing.T) {
 	const hostile = "</p><script>alert(1)</script>\u202e\" onload=\"x()"
