@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/bench/disks"
 	"github.com/seed-62bf7108/unwind/bench/environments"
 	"github.com/seed-62bf7108/unwind/bench/faults"
+	"github.com/seed-62bf7108/unwind/starter/command"
 )
 
 // benches are the measurements by name. Each prints its table and returns its figures; missed names
@@ -32,6 +33,7 @@ var benches = map[string]func(ctx context.Context) (figures any, missed []string
 	"environments": environments.Run,
 	"disks":        disks.Run,
 	"decisions":    decisions,
+	"page":         pages,
 	"crash":        func(ctx context.Context) (any, []string, error) { return crash.Command(ctx, os.Args[2:]) },
 }
 
@@ -56,7 +58,10 @@ func main() {
 		}
 		return
 	}
-	flags := map[string]bool{"containers": true, "crash": true} // all others take none
+	if len(os.Args) > 1 && os.Args[1] == serveCommand {
+		os.Exit(command.Main(command.Options{}))
+	}
+	flags := map[string]bool{"containers": true, "crash": true, "page": true} // all others take none
 	if len(os.Args) < 2 || benches[os.Args[1]] == nil || len(os.Args) > 2 && !flags[os.Args[1]] {
 		fmt.Fprintln(os.Stderr, `usage: go run ./bench NAME
 
@@ -77,6 +82,8 @@ environments  a checkpoint of a container, a volume, a database and a repository
 disks    how long a checkpoint of a disk of 2 GB stops the machine that has it open
 decisions  from an approval to the start of its step, unsigned and signed, against a bare workflow that waits for a
            signal
+page     starter serve with 10,000 tasks that have ended (-tasks) and 1,000 at a gate (-gates), in a browser that reads
+         and approves
 crash    random tasks while processes are killed at random moments and at every point: see crash -h`)
 		os.Exit(2)
 	}
