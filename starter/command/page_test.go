@@ -216,7 +216,8 @@ func TestAPersonDecidesInABrowser(t *testing.T) {
 }
 
 // accessJS finds what keeps people from using a page: controls without a name, texts that do not
-// stand out, a page that is wider than its window, ids that are not unique.
+// stand out, a page that is wider than its window, parts that only a mouse scrolls, ids that are not
+// unique.
 const accessJS = `(() => {
 	const faults = [];
 	const seen = (e) => e.checkVisibility();
@@ -244,6 +245,10 @@ const accessJS = `(() => {
 	for (const e of document.querySelectorAll("input:not([type=hidden]), select, textarea, button, a")) {
 		const name = e.getAttribute("aria-label") || [...(e.labels || [])].map((l) => l.textContent).join("") || e.textContent;
 		if (seen(e) && !name.trim()) faults.push("no name: " + e.outerHTML.slice(0, 80));
+	}
+	for (const e of document.querySelectorAll("main *")) {
+		if (e.scrollWidth > e.clientWidth && getComputedStyle(e).overflowX === "auto" && e.tabIndex < 0 &&
+			!e.querySelector("a, button")) faults.push("scrolled by a mouse alone: " + e.outerHTML.slice(0, 80));
 	}
 	const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
 	for (const id of ids) if (ids.indexOf(id) !== ids.lastIndexOf(id)) faults.push("id twice: " + id);
