@@ -130,8 +130,9 @@ func (f pageFigures) report() (missed []string) {
 	}
 	fmt.Printf("%-36s %10.0f %10.0f\n", "worker, MiB: without tasks, with them", f.EmptyWorkerMiB, f.WorkerMiB)
 	fmt.Printf("%-36s %10.0f %10.0f\n", "page, MiB: likewise", f.EmptyPageMiB, f.PageMiB)
-	fmt.Printf("%-36s %8.1f s   (target under %.0f): %v\n%-36s %8.1f s\n\n", fmt.Sprintf("%d approvals one by one", approvals),
-		f.OneByOneS, maxClear.Seconds(), f.Kinds, "as many in batches", f.BatchesS)
+	fmt.Printf("%-36s %8.1f s   (target under %.0f): %v\n%-36s %8.1f s\n\n",
+		fmt.Sprintf("%d approvals one by one", approvals), f.OneByOneS, maxClear.Seconds(), f.Kinds,
+		"as many in batches", f.BatchesS)
 	if f.OneByOneS >= maxClear.Seconds() {
 		missed = append(missed, fmt.Sprintf("%d approvals took %.0f s, target %.0f", approvals, f.OneByOneS,
 			maxClear.Seconds()))
