@@ -56,23 +56,26 @@ func evaluateWithin[T any](b *browser, limit time.Duration, script string) (T, e
 	return chromedp.Run(limited, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
 }
 
-// await waits until a script says that something is so. While one page follows another no script can
-// be asked.
+// await waits until a script says that something is so.
 func (b *browser) await(script string) error {
-	var err error
+	_, err := b.awaitText(fmt.Sprintf(`(%s) ? "so" : ""`, script))
+	return err
+}
+
+// awaitText waits until a script finds a text. While one page follows another no script can be asked.
+func (b *browser) awaitText(script string) (text string, err error) {
 	for end := time.Now().Add(slow); time.Now().Before(end); {
-		var is bool
-		if is, err = evaluateWithin[bool](b, lost, script); is {
-			return nil
+		if text, err = evaluateWithin[string](b, lost, script); text != "" {
+			return text, nil
 		}
 		select {
 		case <-b.tab.Done():
-			return b.tab.Err()
+			return "", b.tab.Err()
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	shown, _ := evaluate[string](b, `location.href + "\n" + document.body.innerText.slice(0, 500)`)
-	return errors.Join(fmt.Errorf("never so: %s; the page shows %s", script, shown), err)
+	return "", errors.Join(fmt.Errorf("never so: %s; the page shows %s", script, shown), err)
 }
 
 // press focuses what a script finds, and presses Enter.
@@ -105,8 +108,8 @@ func (b *browser) measurePaint(path string) (paint, error) {
 	return paint{path, median(paints[1:]), slices.Max(paints[1:]), median(answers[1:])}, nil
 }
 
-// said is true once the page says what a decision has come to.
-const said = `document.readyState !== "loading" && !!document.querySelector(".told")`
+// said is what the page says a decision has come to; empty: nothing yet.
+const said = `document.querySelector(".told:not(#stale)")?.innerText ?? ""`
 
 // approveOneByOne opens what stands first in the inbox, reads it, and approves it, again and again, with
 // the keyboard alone.
@@ -137,12 +140,12 @@ func (b *browser) approveOneByOne(f *pageFigures) error {
 			return fmt.Errorf("approval %d: %w", n, err)
 		}
 		f.Kinds[kind]++
-		if err := errors.Join(b.press(`document.querySelector('button[value="approve"]')`), b.await(said)); err != nil {
-			return fmt.Errorf("approval %d: %w", n, err)
-		}
-		told, err := evaluate[string](b, `document.querySelector(".told").innerText`)
-		if err != nil {
+		if err := b.press(`document.querySelector('button[value="approve"]')`); err != nil {
 			return err
+		}
+		told, err := b.awaitText(said)
+		if err != nil {
+			return fmt.Errorf("approval %d: %w", n, err)
 		}
 		if !strings.HasPrefix(told, "approved: ") {
 			return fmt.Errorf("approval %d: %s", n, told)
@@ -177,13 +180,10 @@ func (b *browser) approveBatches(f *pageFigures) error {
 		if err == nil {
 			err = b.press(batch)
 		}
-		if err == nil {
-			err = b.await(said)
-		}
 		if err != nil {
 			return err
 		}
-		told, err := evaluate[string](b, `document.querySelector(".told").innerText`)
+		told, err := b.awaitText(said)
 		if err != nil {
 			return err
 		}
