@@ -164,10 +164,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 		var app *temporal.ApplicationError
 		isUnserved := errors.As(err, &timeout) && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START
 		isCutOff := errors.As(err, &app) && app.Type() == string(activities.BreakerOpen)
-		if it.state == Waiting && (it.behindBreaker != isCutOff || !isUnserved && !isCutOff) {
-			s.plan.setState(it, Running) // what it waited for is there
-			it.Reason, it.behindBreaker = "", false
-		}
+		s.endWait(it, isUnserved, isCutOff)
 		switch {
 		case err == nil && it.overwritesDrift(undone):
 			it.Forced++
@@ -249,6 +246,14 @@ func (s *Saga) endWithdrawn(ctx workflow.Context, it *item, undone activities.Un
 func (it *item) overwritesDrift(undone activities.Undone) bool {
 	return undone.Outcome == activities.Drifted && undone.Drift != nil && it.entry.Policy.Drift == activities.DriftForce &&
 		it.Decision.Force != undone.Drift.Digest && it.Forced < maxForced && !it.Signed
+}
+
+// endWait ends the wait of an undo for something that is there now, unless it waits for that again.
+func (s *Saga) endWait(it *item, isUnserved, isCutOff bool) {
+	if it.state == Waiting && (it.behindBreaker != isCutOff || !isUnserved && !isCutOff) {
+		s.plan.setState(it, Running)
+		it.Reason, it.behindBreaker = "", false
+	}
 }
 
 // markWaiting shows what an undo waits for that goes on by itself: a worker on the entry's place, or

@@ -66,7 +66,8 @@ func (s *Step) addFutile(note string) {
 		notes[f.Told] = activities.CountOf(f.More, "earlier decision") + " about it decided nothing"
 	}
 	f.At = append(slices.Clip(f.At), len(notes))
-	s.View.Notes = append(notes, note)
+	s.View.Notes = notes
+	s.AddNotes(note)
 }
 
 func (s *Step) title() string {
