@@ -123,8 +123,8 @@ var mutants = []mutant{
 		tests: "activities/folder", run: "TestWhatIsLeftAsideGoesWithTheStepThatSetItAside",
 	},
 	{
-		name: "folder drops what another step's record needs", in: "activities/folder",
-		from: "if giver == m.entry.Token {", to: "if giver != \"\" {",
+		name: "folder drops what another step's record needs", in: "activities/docker/aside",
+		from: "giver != token {", to: "giver == \"\" {",
 		tests: "activities/folder", run: "TestWhatIsLeftAsideGoesWithTheStepThatSetItAside",
 	},
 	{

@@ -62,8 +62,8 @@ func TestAnUndoThatMeetsAnOpenBreakerWaitsAndGoesOn(t *testing.T) {
 		}
 		return len(undos) > 0 && undos[0].State == string(compensations.Waiting)
 	}, waitFor, tick)
-	require.Equal(t, "last waiting waiting for the circuit breaker of stripe.customer.create",
-		undos[0].Step+" "+undos[0].State+" "+undos[0].Reason)
+	require.Equal(t, "last: waiting for the circuit breaker of stripe.customer.create",
+		undos[0].Step+": "+undos[0].Reason)
 	require.Len(t, undos, 1, "what it needs waits with it")
 	mu.Lock()
 	require.NotEmpty(t, deleted)
