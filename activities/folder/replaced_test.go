@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-62bf7108/unwind/activities"
-	"github.com/seed-62bf7108/unwind/activities/container"
 	"github.com/seed-62bf7108/unwind/activities/container/containertest"
 	"github.com/seed-62bf7108/unwind/activities/folder"
 	"github.com/seed-62bf7108/unwind/activities/point"
@@ -28,7 +27,7 @@ func startReplaced(t *testing.T) *replaced {
 	green, state := containertest.Greens(t)[0], t.TempDir()
 	r := &replaced{Box: containertest.Start(t)}
 	var err error
-	r.containers, err = container.New(container.Config{State: state, Host: containertest.Socket, Layers: container.LayersNever})
+	r.containers, err = containertest.Open(state)
 	require.NoError(t, err)
 	r.folders, err = (&folder.Settings{Engine: containertest.Socket}).Open(activities.Opening{State: state})
 	require.NoError(t, err)
