@@ -14,13 +14,14 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/rest"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
 	"github.com/seed-62bf7108/unwind/starter/usage"
+	"github.com/seed-62bf7108/unwind/worker/signers"
 )
 
 // serveAddress is where serve listens unless it is told otherwise.
 const serveAddress = "127.0.0.1:7381"
 
 func (p *program) serveCommand() *cobra.Command {
-	var listen, tokens, provider string
+	var listen, tokens, provider, signing string
 	c := &cobra.Command{
 		Use:     "serve",
 		GroupID: groupServe,
@@ -52,10 +53,14 @@ do here. Without either only a loopback address is served, and whoever reaches i
 			if err != nil {
 				return err
 			}
+			signs, err := readSigners(signing)
+			if err != nil {
+				return err
+			}
 			if err := checkAddress(listen, serveAddress, len(known) > 0 || config != nil, "--tokens"); err != nil {
 				return err
 			}
-			d := doors{tokens: known, queue: p.sharedQueue()}
+			d := doors{tokens: known, queue: p.sharedQueue(), signers: signs}
 			if config != nil {
 				if d.provider, err = oidc.Discover(cmd.Context(), *config); err != nil {
 					return err
@@ -75,6 +80,8 @@ do here. Without either only a loopback address is served, and whoever reaches i
 	c.Flags().StringVar(&listen, "listen", serveAddress, "the `address` to serve at")
 	c.Flags().StringVar(&tokens, "tokens", "", "`file` with a line for each bearer token: NAME TOKEN ROLE")
 	c.Flags().StringVar(&provider, "oidc", "", "`file` that says at which OpenID Connect provider people sign in")
+	c.Flags().StringVar(&signing, "signers", "",
+		"`file` of signers, as the workers have it: persons sign decisions with the passkeys in it")
 	return c
 }
 
@@ -83,6 +90,19 @@ type doors struct {
 	tokens   bearer.Tokens
 	provider *oidc.Provider
 	queue    string // whose standing approvals are shown
+	signers  *signers.Signers
+}
+
+// readSigners reads the file of --signers; nil without one.
+func readSigners(file string) (*signers.Signers, error) {
+	if file == "" {
+		return nil, nil
+	}
+	s, err := signers.OpenForPasskeys(file)
+	if err != nil {
+		return nil, usage.Errorf("--signers: %w", err)
+	}
+	return s, nil
 }
 
 // handlerOf answers browsers and programs.
@@ -93,7 +113,8 @@ func handlerOf(ctx context.Context, c *tasks.Client, d doors) http.Handler {
 	}
 	api := (&rest.Server{Client: c, Tokens: d.tokens, Anybody: anybody, Queue: d.queue,
 		Version: version()}).Handler()
-	pages := &page.Server{Client: c, Tokens: d.tokens, Provider: d.provider, Anybody: anybody, Queue: d.queue}
+	pages := &page.Server{Client: c, Tokens: d.tokens, Provider: d.provider, Signers: d.signers, Anybody: anybody,
+		Queue: d.queue}
 	mux := http.NewServeMux()
 	mux.Handle("/", pages.Handler(ctx))
 	for _, pattern := range []string{"/api/", "/openapi.json", "/openapi.yaml"} {

@@ -15,15 +15,15 @@ import (
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
-// signers are persons with keys of ssh-keygen, whose signatures count at a worker.
-type signers struct {
+// deciders are persons with keys of ssh-keygen, whose signatures count at a worker.
+type deciders struct {
 	keys string             // their folder, with allowed_signers
 	with func(*host.Config) // has a worker take only their decisions
 }
 
-func newSigners(t *testing.T, names ...string) signers {
+func newSigners(t *testing.T, names ...string) deciders {
 	testrun.NeedProgram(t, "ssh-keygen", "install openssh-client")
-	s := signers{keys: t.TempDir()}
+	s := deciders{keys: t.TempDir()}
 	var file strings.Builder
 	for _, name := range names {
 		out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.key(name)).CombinedOutput()
@@ -38,13 +38,13 @@ func newSigners(t *testing.T, names ...string) signers {
 	return s
 }
 
-func (s signers) key(name string) string { return filepath.Join(s.keys, name) }
+func (s deciders) key(name string) string { return filepath.Join(s.keys, name) }
 
 // by are the flags with which a person signs.
-func (s signers) by(name string) []string { return []string{"--key", s.key(name), "--as", name} }
+func (s deciders) by(name string) []string { return []string{"--key", s.key(name), "--as", name} }
 
 // newSigned is a desk whose worker takes only signed decisions, of ann and bob.
-func newSigned(t *testing.T) (*desk, signers) {
+func newSigned(t *testing.T) (*desk, deciders) {
 	d, s := newDesk(t), newSigners(t, "ann", "bob")
 	d.stopWorker()
 	d.startWorker(s.with)
@@ -98,7 +98,7 @@ func TestASignedRejectionUnwinds(t *testing.T) {
 }
 
 // drifted runs a task that has set a and b, and is rejected once somebody else has set b.
-func (d *desk) drifted(s signers, id string) {
+func (d *desk) drifted(s deciders, id string) {
 	d.ok("run", d.file(`name: drifts
 steps:
   - {id: one, uses: fake.set, with: {key: a, value: x}}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -34,6 +35,54 @@ type decision struct {
 	task, step, digest string
 	do, who, why       string
 	with               string // as it was typed
+	// as is whose passkey has signed it, when, and what; all empty if none has.
+	as, signature string
+	at            time.Time
+}
+
+func readDecision(r *http.Request, p bearer.Person) decision {
+	d := decision{task: r.PathValue("task"), step: r.PathValue("step"), digest: r.PostFormValue("digest"),
+		do: r.PostFormValue("do"), who: p.Name, why: strings.TrimSpace(r.PostFormValue("why")), as: r.PostFormValue("as")}
+	if isEdit := d.do == string(protocol.DoEdit); isEdit || d.do == string(compensations.Retry) {
+		d.with = r.PostFormValue("with")
+	}
+	return d
+}
+
+// check refuses what can be decided about nothing.
+func (d decision) check() error {
+	switch {
+	case d.digest == "":
+		return usage.Errorf("the form does not say what was shown; load the page again")
+	case len(d.why) > maxWhy:
+		return usage.Errorf("why: %s, more than %d", activities.CountOf(len(d.why), "byte"), maxWhy)
+	case d.do == activities.Reject && d.why == "":
+		return usage.Errorf("say why you reject it: the agent is told, and the report keeps it")
+	}
+	return nil
+}
+
+// ofGate is the decision about a gate.
+func (d decision) ofGate() protocol.Decision {
+	return protocol.Decision{Step: d.step, Digest: activities.Digest(d.digest), Who: d.who, Why: d.why, At: d.at,
+		Signature: d.signature}
+}
+
+// ofPark is the decision about a park, or with other parameters for a step at a gate.
+func (d decision) ofPark(now protocol.StepNow) (r protocol.Resolution, err error) {
+	r.Resolution = compensations.Resolution{Step: d.step, Digest: activities.Digest(d.digest), Do: compensations.Do(d.do),
+		Who: d.who, Why: d.why, At: d.at, Signature: d.signature}
+	if d.with == "" {
+		return r, nil
+	}
+	with, err := tasks.ReadParams([]byte(d.with))
+	switch {
+	case err != nil:
+		return r, usage.Errorf("the parameters %w", err)
+	case now.Park == nil || !sameJSON(with, now.Park.With):
+		r.With = with
+	}
+	return r, nil
 }
 
 // maxWhy is how long a reason may be.
@@ -41,12 +90,15 @@ const maxWhy = 500
 
 // decide decides what waits at one step.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, p bearer.Person) {
-	d := decision{task: r.PathValue("task"), step: r.PathValue("step"), digest: r.PostFormValue("digest"),
-		do: r.PostFormValue("do"), who: p.Name, why: strings.TrimSpace(r.PostFormValue("why"))}
-	if isEdit := d.do == string(protocol.DoEdit); isEdit || d.do == string(compensations.Retry) {
-		d.with = r.PostFormValue("with")
+	d := readDecision(r, p)
+	var told string
+	var err error
+	if r.PostFormValue("assertion") != "" {
+		err = s.addSignature(r, p, &d)
 	}
-	told, err := s.send(r.Context(), d)
+	if err == nil {
+		told, err = s.send(r.Context(), d)
+	}
 	if unseen, isSent := errors.AsType[tasks.Unseen](err); isSent {
 		told, err = unseen.Error(), nil
 	}
@@ -74,11 +126,8 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, p bearer.Person)
 
 // send sends a decision, and says what it has come to.
 func (s *Server) send(ctx context.Context, d decision) (string, error) {
-	switch {
-	case d.digest == "":
-		return "", usage.Errorf("the form does not say what was shown; load the page again")
-	case len(d.why) > maxWhy:
-		return "", usage.Errorf("why: %s, more than %d", activities.CountOf(len(d.why), "byte"), maxWhy)
+	if err := d.check(); err != nil {
+		return "", err
 	}
 	t, err := s.Client.Describe(ctx, d.task)
 	if err == nil {
@@ -88,9 +137,9 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 		return "", err
 	}
 	defer s.inbox.forget(d.task)
-	about := protocol.Decision{Step: d.step, Digest: activities.Digest(d.digest), Who: d.who, Why: d.why}
+	about := d.ofGate()
 	switch d.do {
-	case "approve":
+	case activities.Approve:
 		answer, err := s.Client.Approve(ctx, t, about)
 		switch {
 		case err != nil:
@@ -102,10 +151,7 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 		}
 		s.inbox.settle(about.Digest)
 		return fmt.Sprintf("approved: step %s goes on", d.step), nil
-	case "reject":
-		if d.why == "" {
-			return "", usage.Errorf("say why you reject it: the agent is told, and the report keeps it")
-		}
+	case activities.Reject:
 		answer, err := s.Client.Reject(ctx, t, about)
 		if err != nil {
 			return "", err
@@ -121,22 +167,18 @@ func (s *Server) send(ctx context.Context, d decision) (string, error) {
 
 // resolve decides about a park.
 func (s *Server) resolve(ctx context.Context, t tasks.Run, d decision) (string, error) {
-	r := protocol.Resolution{Resolution: compensations.Resolution{Step: d.step, Digest: activities.Digest(d.digest),
-		Do: compensations.Do(d.do), Who: d.who, Why: d.why}}
+	var now protocol.StepNow
+	var err error
 	if d.with != "" {
-		with, err := tasks.ReadParams([]byte(d.with))
-		if err != nil {
-			return "", usage.Errorf("the parameters %w", err)
-		}
-		now, err := s.Client.QueryStep(ctx, t, d.step)
-		switch {
-		case err != nil:
+		if now, err = s.Client.QueryStep(ctx, t, d.step); err != nil {
 			return "", err
-		case now.Park == nil || !sameJSON(with, now.Park.With):
-			r.With = with
 		}
 	}
-	_, err := s.Client.Resolve(ctx, t, r)
+	r, err := d.ofPark(now)
+	if err != nil {
+		return "", err
+	}
+	_, err = s.Client.Resolve(ctx, t, r)
 	if err == nil {
 		s.inbox.settle(r.Digest)
 	}

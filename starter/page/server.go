@@ -12,6 +12,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/oidc"
 	"github.com/seed-62bf7108/unwind/starter/tasks"
+	"github.com/seed-62bf7108/unwind/worker/signers"
 )
 
 // Server serves the pages of a namespace.
@@ -24,6 +25,8 @@ type Server struct {
 	Provider *oidc.Provider
 	// Queue is that of the workers whose standing approvals are shown.
 	Queue string
+	// Signers are those whose passkeys sign decisions here; nil: nobody signs in a browser.
+	Signers *signers.Signers
 	// Anybody is whoever looks, where nobody signs in; nil: everybody has to.
 	Anybody *bearer.Person
 
@@ -78,6 +81,11 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 	may("POST /decide", bearer.Person.MayDecide, s.decideMany)
 	may("POST /tasks/{task}/steps/{step}", bearer.Person.MayDecide, s.decide)
 	may("POST /allowances/{id}", bearer.Person.MayDecide, s.revoke)
+	if s.Signers != nil {
+		may("POST /tasks/{task}/steps/{step}/challenge", bearer.Person.MayDecide, s.challenge)
+		may("GET /passkey", bearer.Person.MayDecide, s.showPasskey)
+		may("POST /passkey", bearer.Person.MayDecide, s.enroll)
+	}
 	may("POST /tasks/{task}", bearer.Person.MayOperate, s.operate)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		p, _ := s.person(r)

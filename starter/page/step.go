@@ -35,12 +35,18 @@ type stepPage struct {
 	// Digest is that of what waits.
 	Digest string
 	// Sign are the command lines that sign a decision, where only signed ones count: a browser has no
-	// SSH key.
-	Sign []string
+	// SSH key. Passkeys are the names under which the person can sign here instead, Enrolls says that
+	// passkeys can be made here, and Unreadable why it is not known whose there are.
+	Sign, Passkeys []string
+	Enrolls        bool
+	Unreadable     string
 	// Silent says why it is not known what waits; empty if it is known.
 	Silent string
 	UI     string
 }
+
+// Decides says that decisions can be made on the page.
+func (b stepPage) Decides() bool { return len(b.Sign) == 0 || len(b.Passkeys) > 0 }
 
 // maxOutputLines is how many lines of outputs a page shows; the last ones.
 const maxOutputLines = 400
@@ -55,6 +61,7 @@ func (s *Server) stepView(r *http.Request, p bearer.Person, id, step string) (vi
 	if err != nil {
 		return view{Title: "Step " + step, Person: p, Problem: err.Error()}, statusOf(err)
 	}
+	s.addPasskeys(&body, p)
 	v := view{Title: step + " of " + id, Person: p, Body: body}
 	if !body.Run.Closed() && body.Park == nil { // what a person is typing must not be replaced
 		v.Stream = streamOf(r)

@@ -22,8 +22,8 @@ import (
 type view struct {
 	Title  string
 	Person bearer.Person
-	// SignsIn says that persons sign in and out.
-	SignsIn bool
+	// SignsIn says that persons sign in and out, and Signs that they sign decisions by passkeys.
+	SignsIn, Signs bool
 	// Told is what the last decision has come to; Problem is why something was not done.
 	Told, Problem string
 	// Waiting is how much waits for a person, and Stream the address that keeps the page up to date;
@@ -60,7 +60,7 @@ var templates embed.FS
 // pages are the templates by name, each with the frame around it.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"signin", "problem", "inbox", "tasks", "task", "step", "trace", "allowances"} {
+	for _, name := range []string{"signin", "problem", "inbox", "tasks", "task", "step", "trace", "allowances", "passkey"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(functions).ParseFS(templates, "templates/frame.html",
 			"templates/parts.html", "templates/"+name+".html"))
 	}
@@ -134,7 +134,7 @@ func tone(state string) string {
 
 // render writes a page.
 func (s *Server) render(w http.ResponseWriter, r *http.Request, status int, name string, v view) {
-	v.Waiting, v.SignsIn = s.inbox.count(), s.Anybody == nil
+	v.Waiting, v.SignsIn, v.Signs = s.inbox.count(), s.Anybody == nil, s.Signers != nil
 	if v.Told == "" {
 		v.Told = takeTold(w, r)
 	}

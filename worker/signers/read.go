@@ -62,10 +62,6 @@ func (s *Signers) read() ([]key, error) {
 		}
 		keys = append(keys, k)
 	}
-	if len(keys)+len(problems) == 0 {
-		problems = append(problems, fmt.Errorf("%s: nobody is in it, so nobody could decide; write lines such as "+
-			"ann@example.com ssh-ed25519 KEY", s.file))
-	}
 	if s.revoked != "" {
 		problems = append(problems, s.revoke(keys))
 	}

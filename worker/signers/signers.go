@@ -13,6 +13,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/seed-62bf7108/unwind/activities"
+	"github.com/seed-62bf7108/unwind/internal/passkey"
 )
 
 // Signers are the persons whose signatures count. Their files are read for each signature: a key
@@ -27,7 +28,11 @@ type Signers struct {
 // the line.
 func Open(file, revoked string) (*Signers, error) {
 	s := &Signers{file: file, revoked: revoked, now: time.Now}
-	_, err := s.read()
+	keys, err := s.read()
+	if err == nil && len(keys) == 0 {
+		err = fmt.Errorf("%s: nobody is in it, so nobody could decide; write lines such as ann@example.com ssh-ed25519 KEY",
+			file)
+	}
 	return s, err
 }
 
@@ -49,8 +54,11 @@ func (s *Signers) Verify(about activities.Signable, signature string) (string, e
 	if err := keys[i].check(about.By(), s.now()); err != nil {
 		return "", fmt.Errorf("key %s %w", fingerprint, err)
 	}
-	err = sshsig.Verify(strings.NewReader(about.Text()), sig, keys[i].public, sig.HashAlgorithm,
-		activities.SignatureNamespace)
+	public := keys[i].public
+	if k, is := passkey.Of(public); is {
+		public = k
+	}
+	err = sshsig.Verify(strings.NewReader(about.Text()), sig, public, sig.HashAlgorithm, activities.SignatureNamespace)
 	if err != nil {
 		return "", fmt.Errorf("the signature by key %s is not over this decision: %w", fingerprint, err)
 	}
