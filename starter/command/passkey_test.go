@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -163,6 +164,19 @@ func TestAPersonDecidesByPasskey(t *testing.T) {
 	d.until(parks, closed)
 	require.Equal(t, [2]string{}, d.values())
 	require.Regexp(t, `force by ann \(key SHA256:\S+\): seen`, d.notes(parks))
+
+	fails := id + "-fails"
+	d.ok("run", d.file(`name: fails
+steps:
+  - {id: two, uses: fake.set, with: {key: b, value: y, fail: true}, on_failure: ask}
+`), "--id", fails)
+	d.until(fails, parked)
+	b.do(b.gate(fails), chromedp.SetValue("#with", "{key: b, value: z}"), chromedp.SendKeys("#why", "it is up"),
+		chromedp.Click(`button[value="retry"]`))
+	b.told("resolved: retry of step two")
+	d.until(fails, closed)
+	require.Equal(t, "z", d.world.get("b"))
+	require.Regexp(t, `retry by ann \(key SHA256:\S+\) \(changed: fail, value\): it is up`, d.notes(fails))
 }
 
 // sshKeygenVerifies asks OpenSSH whether a signature is that of a person over a text.
@@ -279,9 +293,9 @@ func TestWhoSignsInSignsAsThemselves(t *testing.T) {
 	page.post("/signin", url.Values{"token": {an}}, http.StatusOK)
 	made := html.UnescapeString(page.post("/passkey",
 		url.Values{"as": {"bob"}, "host": {"unwind.example.com"}, "key": {newEncodedKey(t)}}, http.StatusOK))
-	require.Contains(t, made, "ann sk-ecdsa-sha2-nistp256@openssh.com ")
-	line := made[strings.Index(made, "ann sk-ecdsa"):]
-	require.NoError(t, os.WriteFile(file, []byte(line[:strings.Index(line, "<")]), 0o600))
+	line := regexp.MustCompile(`(?m)\bann sk-ecdsa-sha2-nistp256@openssh\.com [A-Za-z0-9+/=]+`).FindString(made)
+	require.NotEmpty(t, line, made)
+	require.NoError(t, os.WriteFile(file, []byte(line), 0o600))
 	at := "/tasks/" + id + "/steps/two"
 	require.Contains(t, page.get(at, http.StatusOK), "You sign as ann, with your passkey")
 	asked := url.Values{"as": {"ann"}, "do": {"approve"}, "digest": {digest}}

@@ -157,10 +157,12 @@ func TestNobodyGuessesTokens(t *testing.T) {
 	require.Equal(t, 30, statuses[http.StatusTooManyRequests]+statuses[http.StatusUnauthorized])
 }
 
-func TestWhatMustBeSignedIsSignedInATerminal(t *testing.T) {
+func TestWhatMustBeSignedIsSignedInATerminalOrByAPasskey(t *testing.T) {
 	now := protocol.StepNow{Step: protocol.StepView{ID: "two"}, Gate: &protocol.GateView{Step: "two", Digest: "sha256:x"}}
+	var with stepPage
 	show := func() string {
-		b := stepPage{Run: tasks.Run{ID: "ship"}}
+		b := with
+		b.Run = tasks.Run{ID: "ship"}
 		b.addWaiting(tasks.Server{}, now)
 		b.addSigning(tasks.Server{}, now)
 		v := view{Person: bearer.Person{Name: "ann", Role: bearer.Operator}, Body: b}
@@ -171,7 +173,39 @@ func TestWhatMustBeSignedIsSignedInATerminal(t *testing.T) {
 	now.Gate.Signed = true
 	require.NotContains(t, show(), "<form")
 	require.Contains(t, show(), "starter approve ship two\nstarter reject ship two --why WHY")
+	require.NotContains(t, show(), "/passkey")
+	with = stepPage{Enrolls: true, Passkeys: []string{"ann", "<bob>"}}
+	require.Contains(t, show(), `data-passkey="sign"`)
+	require.Contains(t, show(), `<select name="as"><option>ann</option><option>&lt;bob&gt;</option></select>`)
+	require.NotContains(t, show(), "a claim")
+	with.Passkeys = nil
+	require.Contains(t, show(), `<a href="/passkey">make one</a>`)
+	require.NotContains(t, show(), "<form")
 	now.Gate, now.Undo = nil, &compensations.StepReport{Step: "two", State: string(compensations.Parked), Signed: true}
 	require.NotContains(t, show(), "<form")
 	require.Contains(t, show(), "starter resolve ship two --do accept")
+}
+
+func TestWhatIsSignedIsWhatIsShown(t *testing.T) {
+	change := activities.Change{Undo: "puts it back"}
+	now := protocol.StepNow{Gate: &protocol.GateView{Step: "two", Digest: "sha256:x", Change: change, Undo: change.UndoDigest()}}
+	d := decision{task: "ship", step: "two", digest: "sha256:x", do: activities.Approve, who: "ann", why: "seen",
+		at: time.Unix(1, 0)}
+	about, err := d.statement(now)
+	require.NoError(t, err)
+	require.Equal(t, now.Gate.Statement("ship", activities.Approve, protocol.Decision{Who: "ann", At: d.at, Why: "seen"}), about)
+
+	now.Gate.Undo = "sha256:more than is shown"
+	_, err = d.statement(now)
+	require.ErrorContains(t, err, "how step two would be undone is not shown as a whole, so nobody can sign for it")
+	d.do = activities.Reject
+	_, err = d.statement(now)
+	require.NoError(t, err)
+
+	d.digest = "sha256:y"
+	for _, now := range []protocol.StepNow{now, {}, {Park: &protocol.ParkView{Digest: "sha256:x"}},
+		{Undo: &compensations.StepReport{Digest: "sha256:x"}}} {
+		_, err = d.statement(now)
+		require.ErrorContains(t, err, "something else waits there now, or nothing: load the page again")
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/usage"
 	"github.com/seed-62bf7108/unwind/worker/signers"
+	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
 // passkeysOf are the names under which somebody can sign here: one's own, and on a page where nobody
@@ -89,22 +90,28 @@ func (s *Server) statement(ctx context.Context, p bearer.Person, d *decision) (n
 	if err != nil {
 		return none, err
 	}
+	return d.statement(now)
+}
+
+// statement is what is signed of the decision, if what was shown still waits.
+func (d decision) statement(now protocol.StepNow) (none activities.Statement, err error) {
+	r, err := d.ofPark(now)
+	if err != nil {
+		return none, err
+	}
 	switch digest := activities.Digest(d.digest); {
-	case now.Gate != nil && now.Gate.Digest == digest && (d.do == activities.Approve || d.do == activities.Reject):
+	case now.Gate != nil && now.Gate.Digest == digest && d.do == string(protocol.DoEdit):
+		return now.Gate.StatementOfEdit(d.task, r), nil
+	case now.Gate != nil && now.Gate.Digest == digest:
 		if d.do == activities.Approve && now.Gate.Change.UndoDigest() != now.Gate.Undo {
 			return none, usage.Errorf("how step %s would be undone is not shown as a whole, so nobody can sign for it: "+
 				"reject it, or cancel the task", d.step)
 		}
 		return now.Gate.Statement(d.task, d.do, d.ofGate()), nil
-	case now.Gate != nil && now.Gate.Digest == digest:
-		r, err := d.ofPark(now)
-		return now.Gate.StatementOfEdit(d.task, r), err
 	case now.Park != nil && now.Park.Digest == digest:
-		r, err := d.ofPark(now)
-		return now.Park.Statement(d.task, r), err
+		return now.Park.Statement(d.task, r), nil
 	case now.Undo != nil && now.Undo.Digest == digest:
-		r, err := d.ofPark(now)
-		return now.Undo.Statement(d.task, r.Resolution), err
+		return now.Undo.Statement(d.task, r.Resolution), nil
 	}
 	return none, errors.New("something else waits there now, or nothing: load the page again")
 }
