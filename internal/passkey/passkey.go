@@ -30,8 +30,8 @@ import (
 // format is that of the signatures: see PROTOCOL.u2f of OpenSSH.
 const format = "webauthn-sk-ecdsa-sha2-nistp256@openssh.com"
 
-// Key is the public key of a passkey: one on hardware whose application is the name of a host. Only pages
-// of that host can have the passkey sign.
+// Key is the public key of a passkey: it has the type of OpenSSH's keys on hardware, and its application is
+// the name of a host. Only pages of that host can have the passkey sign.
 type Key struct {
 	ssh.PublicKey
 
@@ -195,7 +195,7 @@ func (k Key) checkClient(challenge []byte, by signed) error {
 	return nil
 }
 
-// isOf reports whether an origin is a page of a host which nobody else can have sent.
+// isOf reports whether an origin is that of a host's pages, which nobody has changed on their way.
 func isOf(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http" && host == "localhost") &&

@@ -39,6 +39,9 @@ NAME is who decides, and the owner whose environments the API shows.
 --oidc names a file that says at which OpenID Connect provider people sign in, and what its groups may
 do here. Without either only a loopback address is served, and whoever reaches it is you.
 
+--signers names a file of those who sign decisions, as the workers have it. Where only signed decisions
+count, persons sign with the passkeys that are there; at /passkey they make one.
+
 ` + exitStatuses,
 		Example: `  starter serve
   starter serve --listen 10.0.0.5:7381 --tokens /etc/unwind/tokens
