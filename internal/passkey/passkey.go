@@ -19,6 +19,7 @@ import (
 	"math/big"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hiddeco/sshsig"
@@ -85,6 +86,13 @@ type Assertion struct {
 	ClientData        []byte `json:"clientData"`
 	AuthenticatorData []byte `json:"authenticatorData"`
 	Signature         []byte `json:"signature"`
+}
+
+// IsBy reports whether the key has made the assertion, whatever that says.
+func (a Assertion) IsBy(k Key) bool {
+	client := sha256.Sum256(a.ClientData)
+	digest := sha256.Sum256(slices.Concat(a.AuthenticatorData, client[:]))
+	return ecdsa.VerifyASN1(k.inside(), digest[:], a.Signature)
 }
 
 // points are an ECDSA signature.

@@ -100,7 +100,7 @@ func TestAPersonDecidesByPasskey(t *testing.T) {
 	g := d.until(id, atGate).Gates[0]
 
 	b.do(b.gate(id))
-	require.Contains(t, b.reads(), "No passkey of yours is known here: make one")
+	require.Contains(t, b.reads(), "No passkey of yours counts here: make one")
 	require.Contains(t, b.reads(), "starter approve "+id+" two")
 	address := strings.Replace(b.url, "localhost", "127.0.0.1", 1)
 	b.do(chromedp.Navigate(address+"/passkey"), chromedp.Click("main button"), chromedp.WaitVisible("#unsigned a"))
@@ -147,7 +147,7 @@ func TestAPersonDecidesByPasskey(t *testing.T) {
 		chromedp.Click(`button[value="edit"]`))
 	b.told("edited: step two is planned anew")
 	require.Regexp(t, `edited by ann \(key SHA256:\S+\): value from "y" to "z"`, d.until(other, isEdited).Gates[0].Edited)
-	b.do(chromedp.Click(`button[value="reject"]`))
+	b.do(b.gate(other), chromedp.Click(`button[value="reject"]`)) // anew: the page goes on while one looks
 	b.told("Nothing was signed or sent: say why you reject it")
 	b.do(chromedp.SendKeys("#why", "not today"), chromedp.Click(`button[value="reject"]`))
 	b.told("rejected: the task unwinds")
@@ -233,7 +233,7 @@ func TestAPasskeyThatDoesNotCountDecidesNothing(t *testing.T) {
 	set(webauthn.SetResponseOverrideBitsParams{IsBadUP: &is})
 	approve("nobody touched the authenticator")
 	set(webauthn.SetResponseOverrideBitsParams{IsBogusSignature: &is})
-	approve("signature")
+	approve("no passkey in this page's file of signers has signed this")
 	set(webauthn.SetResponseOverrideBitsParams{})
 	_, err = chromedp.Call(b.at, webauthn.SetUserVerified, webauthn.SetUserVerifiedParams{AuthenticatorID: b.id})
 	require.NoError(t, err)
@@ -300,8 +300,12 @@ func TestWhoSignsInSignsAsThemselves(t *testing.T) {
 	require.Contains(t, page.get(at, http.StatusOK), "You sign as ann, with your passkey")
 	asked := url.Values{"as": {"ann"}, "do": {"approve"}, "digest": {digest}}
 	require.Contains(t, page.post(at+"/challenge", asked, http.StatusOK), `"challenge":"U1NIU0lH`)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(line, " ", ` valid-before="20201231Z" `, 1)), 0o600))
+	expired := "the passkey of ann does not count: key SHA256:"
+	require.Contains(t, page.get(at, http.StatusOK), expired)
+	require.Contains(t, page.post(at+"/challenge", asked, http.StatusConflict), expired)
 	page.post("/signin", url.Values{"token": {bo}}, http.StatusOK)
-	require.Contains(t, page.get(at, http.StatusOK), "No passkey of yours is known here")
+	require.Contains(t, page.get(at, http.StatusOK), "No passkey of yours counts here")
 	require.Contains(t, page.post(at+"/challenge", asked, http.StatusConflict), `you cannot sign as \"ann\" here`)
 	page.post("/signin", url.Values{"token": {vi}}, http.StatusOK)
 	page.get("/passkey", http.StatusForbidden)

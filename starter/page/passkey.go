@@ -6,8 +6,10 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -21,18 +23,27 @@ import (
 )
 
 // passkeysOf are the names under which somebody can sign here: one's own, and on a page where nobody
-// signs in those of all who have a passkey.
-func (s *Server) passkeysOf(p bearer.Person) (names []string, err error) {
-	if s.Signers == nil {
-		return nil, nil
+// signs in those of all who have a passkey. Of who has none that counts, lapsed says why.
+func (s *Server) passkeysOf(p bearer.Person) (names, lapsed []string, err error) {
+	all, err := s.Signers.Passkeys()
+	if err != nil {
+		return nil, nil, err
 	}
-	names, err = s.Signers.WithPasskeys()
-	slices.Sort(names)
-	names = slices.Compact(names)
 	if s.Anybody == nil {
-		names = slices.DeleteFunc(names, func(name string) bool { return !activities.IsSamePerson(name, p.Name) })
+		all = slices.DeleteFunc(all, func(k signers.Passkey) bool { return !activities.IsSamePerson(k.Person, p.Name) })
 	}
-	return names, err
+	for _, k := range all {
+		if k.Refused == nil {
+			names = append(names, k.Person)
+		}
+	}
+	for _, k := range all {
+		if !slices.Contains(names, k.Person) {
+			lapsed = append(lapsed, fmt.Sprintf("the passkey of %s does not count: %v", k.Person, k.Refused))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), lapsed, nil
 }
 
 // challenge answers what the browser is to sign of a decision, and when that was.
@@ -71,12 +82,13 @@ func (s *Server) addSignature(r *http.Request, p bearer.Person, d *decision) (er
 
 // statement is what is signed of a decision about what waits now.
 func (s *Server) statement(ctx context.Context, p bearer.Person, d *decision) (none activities.Statement, err error) {
-	names, err := s.passkeysOf(p)
+	names, lapsed, err := s.passkeysOf(p)
 	switch {
 	case err != nil:
 		return none, err
 	case !slices.Contains(names, d.as):
-		return none, usage.Errorf("you cannot sign as %q here", d.as)
+		return none, usage.Errorf("%s", strings.Join(append([]string{fmt.Sprintf("you cannot sign as %q here", d.as)},
+			lapsed...), "; "))
 	}
 	d.who = d.as
 	if err := d.check(); err != nil {
@@ -165,7 +177,7 @@ func (s *Server) addPasskeys(b *stepPage, p bearer.Person) {
 	}
 	b.Enrolls = true
 	var err error
-	if b.Passkeys, err = s.passkeysOf(p); err != nil {
+	if b.Passkeys, b.Lapsed, err = s.passkeysOf(p); err != nil {
 		b.Unreadable = err.Error()
 	}
 }

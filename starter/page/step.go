@@ -35,11 +35,12 @@ type stepPage struct {
 	// Digest is that of what waits.
 	Digest string
 	// Sign are the command lines that sign a decision, where only signed ones count: a browser has no
-	// SSH key. Passkeys are the names under which the person can sign here instead, Enrolls says that
-	// passkeys can be made here, and Unreadable why it is not known whose there are.
-	Sign, Passkeys []string
-	Enrolls        bool
-	Unreadable     string
+	// SSH key. Passkeys are the names under which the person can sign here instead, and Lapsed says
+	// which passkeys do not count. Enrolls says that passkeys can be made here, and Unreadable why it is
+	// not known whose there are.
+	Sign, Passkeys, Lapsed []string
+	Enrolls                bool
+	Unreadable             string
 	// Silent says why it is not known what waits; empty if it is known.
 	Silent string
 	UI     string

@@ -20,51 +20,60 @@ func OpenForPasskeys(file string) (*Signers, error) {
 	return s, err
 }
 
-// WithPasskeys are the persons whose passkeys count now, by their first names.
-func (s *Signers) WithPasskeys() (persons []string, err error) {
+// Passkey is one in the file.
+type Passkey struct {
+	// Person is whose it is, by the first name in its line.
+	Person string
+	// Refused says why it does not count now; nil if it does.
+	Refused error
+}
+
+// Passkeys are all in the file, in its order.
+func (s *Signers) Passkeys() (all []Passkey, err error) {
 	keys, err := s.read()
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range keys {
-		if _, is := passkey.Of(k.public); is && k.check(k.persons[0], s.now()) == nil {
-			persons = append(persons, k.persons[0])
+		if _, is := passkey.Of(k.public); !is {
+			continue
 		}
+		p := Passkey{Person: k.persons[0]}
+		if err := k.check(p.Person, s.now()); err != nil {
+			p.Refused = fmt.Errorf("key %s %w", ssh.FingerprintSHA256(k.public), err)
+		}
+		all = append(all, p)
 	}
-	return persons, nil
+	return all, nil
 }
 
-// Sign makes a signature of what a browser answers: an assertion does not say whose it is, so each
-// passkey of the person is tried. The error says why none has signed.
-func (s *Signers) Sign(about activities.Signable, a passkey.Assertion) (signature string, err error) {
+// Sign makes a signature of what a browser answers. An assertion does not say whose it is: the key in
+// the file that has made it does. The error says why the signature would prove nothing.
+func (s *Signers) Sign(about activities.Statement, a passkey.Assertion) (signature string, err error) {
 	keys, err := s.read()
 	if err != nil {
 		return "", err
 	}
-	var refused []error
 	for _, k := range keys {
 		public, is := passkey.Of(k.public)
-		if !is || k.check(about.By(), s.now()) != nil {
+		if !is || !a.IsBy(public) {
 			continue
 		}
-		signature, err := a.Armor(public)
-		if err == nil {
+		if signature, err = a.Armor(public); err == nil {
 			_, err = s.Verify(about, signature)
 		}
-		if err == nil {
-			return signature, nil
+		if err != nil {
+			return "", err
 		}
-		refused = append(refused, err)
+		return signature, nil
 	}
-	if len(refused) == 0 {
-		return "", fmt.Errorf("no passkey of %q is known here", about.By())
-	}
-	return "", errors.Join(refused...)
+	return "", errors.New("no passkey in this page's file of signers has signed this: a new one counts once its line is there")
 }
 
 // LineOf is the line with which a passkey comes into the file.
 func LineOf(person string, k passkey.Key) (string, error) {
-	if person == "" || strings.ContainsFunc(person, unicode.IsSpace) || person[0] == '#' {
+	isOdd := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) } // as what turns the order of letters round
+	if person == "" || strings.ContainsFunc(person, isOdd) || person[0] == '#' {
 		return "", fmt.Errorf("%q is no name for a line of signers: write one word, as in ann@example.com", person)
 	}
 	line := person + " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k)))

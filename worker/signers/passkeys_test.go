@@ -153,12 +153,16 @@ func TestAPasskeySignsInABrowserAlone(t *testing.T) {
 func TestAnAssertionIsThatOfOneOfThePersonsPasskeys(t *testing.T) {
 	first, second, bob := newAuthenticator(t, "a.example.com"), newAuthenticator(t, "unwind.example.com"),
 		newAuthenticator(t, "unwind.example.com")
+	cy := newAuthenticator(t, "unwind.example.com")
 	s := open(t, strings.Join([]string{first.line(t, "ann"), second.line(t, "ann"), bob.line(t, "bob,bob@example.com"),
-		`cy valid-before="20261130Z" ` + strings.TrimPrefix(newAuthenticator(t, "b.example.com").line(t, "cy"), "cy "),
+		`cy valid-before="20261130Z" ` + strings.TrimPrefix(cy.line(t, "cy"), "cy "),
 		"dan " + newPerson(t).line}, "\n"))
-	persons, err := s.WithPasskeys()
+	all, err := s.Passkeys()
 	require.NoError(t, err)
-	require.Equal(t, []string{"ann", "ann", "bob"}, persons)
+	require.Equal(t, []Passkey{{Person: "ann"}, {Person: "ann"}, {Person: "bob"}}, all[:3])
+	require.Len(t, all, 4)
+	require.Equal(t, "cy", all[3].Person)
+	require.ErrorContains(t, all[3].Refused, "has expired: it counted until 2026-11-30")
 	signature, err := s.Sign(statement(), second.assert(t, saying(statement(), nil)))
 	require.NoError(t, err)
 	key, err := s.Verify(statement(), signature)
@@ -166,19 +170,43 @@ func TestAnAssertionIsThatOfOneOfThePersonsPasskeys(t *testing.T) {
 	require.Equal(t, ssh.FingerprintSHA256(second.key), key)
 
 	_, err = s.Sign(statement(), bob.assert(t, saying(statement(), nil)))
-	require.ErrorContains(t, err, "the signature did not verify")
+	require.ErrorContains(t, err, `is not that of "ann", but of bob`)
 	about := statement()
-	about.Who = "dan"
-	_, err = s.Sign(about, second.assert(t, saying(about, nil)))
-	require.ErrorContains(t, err, `no passkey of "dan" is known here`)
-	for what, a := range map[string]passkey.Assertion{
-		"signature cannot be read": {ClientData: []byte("{}"), AuthenticatorData: make([]byte, 37), Signature: []byte("x")},
-		"has signed cannot be read": {ClientData: []byte("x"), AuthenticatorData: make([]byte, 37),
-			Signature: second.assert(t, saying(statement(), nil)).Signature},
-		"is too short": {ClientData: []byte("{}"), AuthenticatorData: make([]byte, 36),
-			Signature: second.assert(t, saying(statement(), nil)).Signature},
-	} {
+	about.Who = "cy"
+	_, err = s.Sign(about, cy.assert(t, saying(about, nil)))
+	require.ErrorContains(t, err, "has expired: it counted until 2026-11-30")
+	_, err = s.Sign(statement(), second.assert(t, saying(statement(), func(s *said) { s.flags = 1 })))
+	require.ErrorContains(t, err, "did not verify the person")
+
+	unknown := newAuthenticator(t, "unwind.example.com").assert(t, saying(statement(), nil))
+	changed := second.assert(t, saying(statement(), nil))
+	changed.AuthenticatorData[36] ^= 1
+	for _, a := range []passkey.Assertion{unknown, changed, {}} {
 		_, err = s.Sign(statement(), a)
+		require.ErrorContains(t, err, "no passkey in this page's file of signers has signed this")
+	}
+}
+
+// TestAPasskeySignsDecisionsAlone: what a page shows as one decision must not approve what is to come.
+func TestAPasskeySignsDecisionsAlone(t *testing.T) {
+	ann := newAuthenticator(t, "unwind.example.com")
+	standing := activities.Allowance{Who: "ann"}
+	said := saying(statement(), func(s *said) { s.challenge = passkey.Challenge(standing.Text()) })
+	_, err := open(t, ann.line(t, "ann")).Verify(standing, ann.sign(t, said))
+	require.ErrorContains(t, err, "is a passkey, which signs decisions alone: sign this in a terminal")
+}
+
+func TestWhatNoBrowserAnswersIsNoSignature(t *testing.T) {
+	ann := newAuthenticator(t, "unwind.example.com")
+	valid := ann.assert(t, saying(statement(), nil))
+	for what, change := range map[string]func(*passkey.Assertion){
+		"signature cannot be read":  func(a *passkey.Assertion) { a.Signature = []byte("x") },
+		"has signed cannot be read": func(a *passkey.Assertion) { a.ClientData = []byte("x") },
+		"is too short":              func(a *passkey.Assertion) { a.AuthenticatorData = a.AuthenticatorData[:36] },
+	} {
+		a := valid
+		change(&a)
+		_, err := a.Armor(ann.key)
 		require.ErrorContains(t, err, what)
 	}
 }
@@ -196,7 +224,8 @@ func TestAPasskeyIsOfAKindThatOpenSSHKnows(t *testing.T) {
 		_, err = passkey.New(encoded, host)
 		require.ErrorContains(t, err, "has no passkeys: open the page by a name")
 	}
-	for _, name := range []string{"", "ann bob", "*", "ann,bob", "ann\nbob", "ann\n", "#ann"} {
+	for _, name := range []string{"", "ann bob", "*", "ann,bob", "ann\nbob", "ann\n", "#ann",
+		"ann\u202ebob", "ann\x1b[1m", "ann\u00a0"} {
 		_, err = LineOf(name, newAuthenticator(t, "localhost").key)
 		require.Error(t, err, name)
 	}

@@ -56,6 +56,9 @@ func (s *Signers) Verify(about activities.Signable, signature string) (string, e
 	}
 	public := keys[i].public
 	if k, is := passkey.Of(public); is {
+		if _, isDecision := about.(activities.Statement); !isDecision {
+			return "", fmt.Errorf("key %s is a passkey, which signs decisions alone: sign this in a terminal", fingerprint)
+		}
 		public = k
 	}
 	err = sshsig.Verify(strings.NewReader(about.Text()), sig, public, sig.HashAlgorithm, activities.SignatureNamespace)

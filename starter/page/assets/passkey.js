@@ -55,6 +55,8 @@ function send(action, data) {
 async function sign(action, data) {
   const answer = await fetch(action + "/challenge", {method: "POST", body: new URLSearchParams(data)});
   if (answer.redirected) { location.reload(); return; } // to sign in
+  const isTold = answer.headers.get("Content-Type") === "application/json";
+  if (!isTold) { throw new Error("the server answered " + answer.status + "; load the page again"); }
   const asked = await answer.json();
   if (!answer.ok) { throw new Error(asked.problem); }
   const {response} = await navigator.credentials.get(
@@ -76,14 +78,19 @@ async function make(action, data) {
   send(action, data);
 }
 
+let isAsking = false; // the browser asks for one passkey at a time
+
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (!form.dataset.passkey) { return; }
   event.preventDefault();
-  if (!isReady()) { return; }
+  if (isAsking || !isReady()) { return; }
+  isAsking = true;
   try {
     await (form.dataset.passkey === "make" ? make : sign)(form.action, new FormData(form, event.submitter));
   } catch (e) {
     say("Nothing was signed or sent: " + e.message);
+  } finally {
+    isAsking = false;
   }
 });
