@@ -262,6 +262,10 @@ const accessJS = `(() => {
 // checkAccess looks at a page on a wide screen and on a phone, light and dark.
 func (b *tab) checkAccess() {
 	b.Helper()
+	require.Eventually(b, func() bool { // its colors have come
+		isWhole, _ := chromedp.Run(b.at, chromedp.Evaluate[bool](`document.readyState === "complete"`))
+		return isWhole
+	}, waitFor, tick)
 	for _, width := range []int64{1200, 360} {
 		for _, scheme := range []string{"light", "dark"} {
 			b.do(chromedp.EmulateViewport(width, 800))

@@ -60,9 +60,9 @@ func newSigningTab(t *testing.T, flags ...string) (signingTab, deciders) {
 // enroll makes a passkey, and returns its line.
 func (b signingTab) enroll(name string) string {
 	b.Helper()
-	b.do(chromedp.Navigate(b.url+"/passkey"), chromedp.SetValue("#as", name), chromedp.Click("main button"),
-		chromedp.WaitVisible("main pre"))
-	line, err := chromedp.Run(b.at, chromedp.Text("main pre"))
+	b.do(chromedp.Navigate(b.url+"/passkey"), chromedp.SetValue("#as", name), chromedp.Click("main button"))
+	b.says("The passkey is made")
+	line, err := chromedp.Run(b.at, chromedp.Evaluate[string](`document.querySelector("main pre").innerText`))
 	require.NoError(b, err)
 	return strings.TrimSpace(line)
 }
@@ -105,7 +105,11 @@ func TestAPersonDecidesByPasskey(t *testing.T) {
 	address := strings.Replace(b.url, "localhost", "127.0.0.1", 1)
 	b.do(chromedp.Navigate(address+"/passkey"), chromedp.Click("main button"), chromedp.WaitVisible("#unsigned a"))
 	require.Contains(t, b.reads(), "this address is none. Go on at "+b.url+"/passkey")
-	b.do(chromedp.Click("#unsigned a"), chromedp.WaitVisible("#as"))
+	b.do(chromedp.Click("#unsigned a"))
+	require.Eventually(t, func() bool {
+		host, _ := chromedp.Run(b.at, chromedp.Evaluate[string]("location.hostname"))
+		return host == "localhost"
+	}, waitFor, tick)
 	b.checkAccess()
 	line := b.enroll("ann")
 	require.Regexp(t, `^ann sk-ecdsa-sha2-nistp256@openssh\.com AAAA\S+$`, line)
@@ -116,8 +120,13 @@ func TestAPersonDecidesByPasskey(t *testing.T) {
 	require.Contains(t, b.reads(), "You sign as ann, with your passkey")
 	require.Contains(t, b.reads(), "Your passkey signs it for exactly this: "+string(g.Digest))
 	b.checkAccess()
-	b.do(chromedp.Click(`button[value="approve"]`))
+	b.do(chromedp.Evaluate[chromedp.Void](`sessionStorage.asked = 0;
+		fetch = ((real) => (...of) => { sessionStorage.asked++; return real(...of); })(fetch);
+		for (let twice = 0; twice < 2; twice++) { document.querySelector('button[value="approve"]').click(); }`))
 	b.told("approved: step two goes on")
+	asked, err := chromedp.Run(b.at, chromedp.Evaluate[string]("sessionStorage.asked"))
+	require.NoError(t, err)
+	require.Equal(t, "1", asked)
 	d.until(id, closed)
 	require.Equal(t, [2]string{"x", "y"}, d.values())
 	require.Regexp(t, `approved by ann \(key SHA256:\S+\): looks right`, d.notes(id))
@@ -242,6 +251,10 @@ func TestAPasskeyThatDoesNotCountDecidesNothing(t *testing.T) {
 		webauthn.SetUserVerifiedParams{AuthenticatorID: b.id, IsUserVerified: true})
 	require.NoError(t, err)
 
+	b.do(b.gate(id), chromedp.Evaluate[chromedp.Void](`void (document.querySelector("form[data-passkey]").action = "/none")`),
+		chromedp.Click(`button[value="approve"]`))
+	b.told("Nothing was signed or sent: the server answered 404; load the page again")
+
 	// A form that was signed for one decision is sent with another, and without what was signed.
 	b.do(b.gate(id), chromedp.Evaluate[chromedp.Void](
 		`void (send = (action, data) => { document.body.dataset.kept = new URLSearchParams(data); })`),
@@ -266,6 +279,8 @@ func TestAPasskeyThatDoesNotCountDecidesNothing(t *testing.T) {
 	}
 	require.Empty(t, d.world.get("b"))
 	b.send(http.MethodPost, at+"/challenge", form, http.StatusForbidden, "Sec-Fetch-Site", "cross-site")
+	require.Contains(t, b.post(at+"/challenge", url.Values{"with": {strings.Repeat("x", 2<<20)}}, http.StatusConflict),
+		"the form does not say what was shown")
 	require.Contains(t, b.post(at, form, http.StatusOK), "approved: step two goes on")
 	d.until(id, closed)
 	require.Equal(t, "y", d.world.get("b"))

@@ -82,6 +82,9 @@ func (s *Server) addSignature(r *http.Request, p bearer.Person, d *decision) (er
 
 // statement is what is signed of a decision about what waits now.
 func (s *Server) statement(ctx context.Context, p bearer.Person, d *decision) (none activities.Statement, err error) {
+	if err := d.check(); err != nil {
+		return none, err
+	}
 	names, lapsed, err := s.passkeysOf(p)
 	switch {
 	case err != nil:
@@ -91,9 +94,6 @@ func (s *Server) statement(ctx context.Context, p bearer.Person, d *decision) (n
 			lapsed...), "; "))
 	}
 	d.who = d.as
-	if err := d.check(); err != nil {
-		return none, err
-	}
 	t, err := s.Client.Describe(ctx, d.task)
 	if err != nil {
 		return none, err
