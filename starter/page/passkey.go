@@ -90,8 +90,8 @@ func (s *Server) statement(ctx context.Context, p bearer.Person, d *decision) (n
 	case err != nil:
 		return none, err
 	case !slices.Contains(names, d.as):
-		return none, usage.Errorf("%s", strings.Join(append([]string{fmt.Sprintf("you cannot sign as %q here", d.as)},
-			lapsed...), "; "))
+		why := append([]string{fmt.Sprintf("you cannot sign as %q here", d.as)}, lapsed...)
+		return none, usage.Errorf("%s", strings.Join(why, "; "))
 	}
 	d.who = d.as
 	t, err := s.Client.Describe(ctx, d.task)

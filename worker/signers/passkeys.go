@@ -67,7 +67,8 @@ func (s *Signers) Sign(about activities.Statement, a passkey.Assertion) (signatu
 		}
 		return signature, nil
 	}
-	return "", errors.New("no passkey in this page's file of signers has signed this: a new one counts once its line is there")
+	return "", errors.New("no passkey in this page's file of signers has signed this: a new one counts once its line " +
+		"is there")
 }
 
 // LineOf is the line with which a passkey comes into the file.
