@@ -69,11 +69,8 @@ func (b boundAction) underRules(ctx context.Context, f Forward, written Step, ap
 // rules decide now, about what the step would do now. Who has let the change be made, and which one,
 // came through the namespace: it is a claim, and checked here.
 func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, error) {
-	if !b.readOnly { // an action that only reads leaves no record, so each attempt is judged
-		earlier, isThere, err := b.host.Passes.Find(f.Entry.Token)
-		if err != nil || isThere && earlier.Action == b.name { // a token of another action is no token of this one
-			return earlier, err
-		}
+	if earlier, isThere, err := b.findPass(f); isThere || err != nil {
+		return earlier, err
 	}
 	c, err := b.planChange(ctx, f)
 	if err != nil {
@@ -83,6 +80,10 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 		// Outside of the lock, for rules may ask somebody who takes a second to answer.
 		seen := b.historyOf(ctx)
 		judged, err := b.judge(ctx, f, written, c, seen)
+		// If another attempt was let act meanwhile, the history had this very step.
+		if earlier, isThere, failed := b.findPass(f); isThere || failed != nil {
+			return earlier, failed
+		}
 		if err != nil {
 			return Pass{}, err
 		}
@@ -91,6 +92,16 @@ func (b boundAction) admit(ctx context.Context, f Forward, written Step) (Pass, 
 			return pass, err
 		}
 	}
+}
+
+// findPass returns the pass of an earlier attempt. An action that only reads leaves no record, so each
+// attempt is judged; and a token of another action is no token of this one.
+func (b boundAction) findPass(f Forward) (earlier Pass, isThere bool, err error) {
+	if b.readOnly {
+		return earlier, false, nil
+	}
+	earlier, isThere, err = b.host.Passes.Find(f.Entry.Token)
+	return earlier, err == nil && isThere && earlier.Action == b.name, err
 }
 
 // keepPass lets a forward make a change that was judged. The judgement is stale if another step of the

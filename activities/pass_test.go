@@ -322,6 +322,47 @@ func TestAChangeIsJudgedAnewWhereAnotherStepWasLetActMeanwhile(t *testing.T) {
 	}
 }
 
+// An attempt that another one overtakes while it is judged is not denied because of it: the step acts once,
+// and would be said not to have touched anything.
+func TestAnAttemptIsNotJudgedByWhatAnotherOneOfItsStepWasLetDo(t *testing.T) {
+	for name, late := range map[string]bool{"before the history is read": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			passes := kept{}
+			v := &valve{}
+			other := func() {
+				passes["t"] = activities.Pass{Action: "echo.say", Task: "default-test-workflow-id",
+					Change: activities.DigestOf([]byte(v.target)), Note: "of the other attempt"}
+			}
+			env := newEnvironment(v, func(h *activities.Host) { h.Rules, h.Passes = budgetOfOne{other, late}, passes })
+			value, err := env.ExecuteActivity("echo.say", forwardOfThisRun(`{}`))
+			require.NoError(t, err)
+			var r activities.Result
+			require.NoError(t, value.Get(&r))
+			require.Contains(t, r.Notes, "of the other attempt")
+		})
+	}
+}
+
+// budgetOfOne are rules that deny what is not the first step of a task. Meanwhile another attempt is let act.
+type budgetOfOne struct {
+	other  func()
+	isLate bool
+}
+
+func (b budgetOfOne) Judge(_ context.Context, c activities.Case) *activities.Ruling {
+	if !b.isLate {
+		b.other()
+	}
+	h, err := c.History()
+	if b.isLate {
+		b.other()
+	}
+	if err != nil || h.Steps > 0 {
+		return rulingOf(activities.Denies)
+	}
+	return nil
+}
+
 // whenJudged are rules that tell when they judge.
 type whenJudged func(activities.Case)
 
