@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,8 +39,9 @@ const everyPolicy = "every-policy"
 // resource a permit must match.
 type cedarEngine struct {
 	file    string
-	source  string
 	version string
+	// text is what its policies are in JSON, where a name is written in one way only.
+	text    string
 	permits cedarPolicies
 	forbids cedarPolicies
 }
@@ -94,12 +96,13 @@ func (l *loader) readCedar(name string) *cedarEngine {
 		l.badf("cedar", "%s has no policy, so it would deny everything; write one, or leave cedar out", file)
 	}
 	sum := sha256.Sum256(src)
-	c := &cedarEngine{file: filepath.Base(file), source: string(src),
-		version: activities.Digest("sha256:" + hex.EncodeToString(sum[:])).Short()}
+	c := &cedarEngine{file: filepath.Base(file), version: activities.Digest("sha256:" + hex.EncodeToString(sum[:])).Short()}
 	seen := map[cedar.PolicyID]bool{noPermit: true, everyPolicy: true}
 	for i, p := range policies {
 		read := cedarPolicy{Policy: p, id: cedar.PolicyID(fmt.Sprintf("policy%d", i))}
-		for _, problem := range append(read.annotate(), checkCedar(p)...) {
+		text, problems := checkCedar(p)
+		c.text += text
+		for _, problem := range append(read.annotate(), problems...) {
 			l.badf("cedar", "%s:%d:%d: %s", file, p.Position().Line, p.Position().Column, problem)
 		}
 		if seen[read.id] {
@@ -163,7 +166,7 @@ func (c *cedarEngine) rules() []string {
 // in it may look at it.
 func (c *cedarEngine) sees(input string) bool {
 	name := input[strings.LastIndex(input, ".")+1:]
-	return input == "change" || input == "change.keys" || strings.Contains(c.source, name)
+	return input == "change" || input == "change.keys" || strings.Contains(c.text, name)
 }
 
 func (c *cedarEngine) asks(why string) finding {
@@ -290,8 +293,7 @@ func folderOf(key string) string {
 	return key[:i]
 }
 
-// cedarValue is a value of the tree in Cedar; nil for null, which Cedar does not have. A number
-// that its decimals cannot hold exactly is a text, so that a comparison of it fails, and asks.
+// cedarValue is a value of the tree in Cedar; nil for null, which Cedar does not have.
 func cedarValue(value any) cedar.Value {
 	switch v := value.(type) {
 	case bool:
@@ -327,11 +329,14 @@ func cedarValue(value any) cedar.Value {
 	}
 }
 
+// cedarNumber is a Long if the number is whole, however it is written: 100.0 does not get past what
+// forbids 100. One that Cedar's decimals cannot hold exactly is a text, so that it is no less or more
+// than another, and asks.
 func cedarNumber(number float64) cedar.Value {
-	text := strconv.FormatFloat(number, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
+	if number == math.Trunc(number) && math.Abs(number) < 1<<63 {
+		return cedar.Long(int64(number))
 	}
+	text := strconv.FormatFloat(number, 'f', -1, 64)
 	if exact, err := types.ParseDecimal(text); err == nil {
 		return exact
 	}

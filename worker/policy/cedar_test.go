@@ -105,7 +105,10 @@ func TestCedarVerdicts(t *testing.T) {
 func TestAParameterThatCedarDoesNotHave(t *testing.T) {
 	for with, c := range map[string]struct{ when, want string }{
 		`{"amount": 1.5}`:                       {`context.with.amount == decimal("1.5")`, "deny cedar:f"},
-		`{"amount": 2.0}`:                       {`context.with.amount == decimal("2.0")`, "deny cedar:f"},
+		`{"amount": 2.0}`:                       {`context.with.amount == 2`, "deny cedar:f"},
+		`{"amount": -2e2}`:                      {`[1, -200].contains(context.with.amount)`, "deny cedar:f"},
+		`{"amount": -0.5}`:                      {`context.with.amount.lessThan(decimal("0.0"))`, "deny cedar:f"},
+		`{"amount": 9223372036854775808}`:       {`context.with.amount > 1`, "ask cedar:f (it could not be evaluated: type error: expected comparable value, got string) 1 person"},
 		`{"amount": 1.00001}`:                   {`context.with.amount.greaterThan(decimal("1.0"))`, "ask cedar:f (it could not be evaluated: type error: expected decimal, got string) 1 person"},
 		`{"amount": 1e300}`:                     {`context.with has amount && context.with.amount.greaterThan(decimal("1.0"))`, "ask cedar:f (it could not be evaluated: type error: expected decimal, got string) 1 person"},
 		`{"amount": null}`:                      {`context.with has amount`, none},
@@ -132,6 +135,8 @@ func TestAHistoryIsReadOnlyForPoliciesThatNameIt(t *testing.T) {
 	require.Nil(t, loadCedar(t, "", anything).Judge(t.Context(), d))
 	require.Equal(t, "ask cedar:every-policy (it could not be evaluated: what the task has done before cannot be read: permission denied) 1 person",
 		describe(loadCedar(t, "", anything+"forbid(principal, action, resource) when { context has history && context.history.steps > 50 };").Judge(t.Context(), d)))
+	require.Contains(t, describe(loadCedar(t, "", anything+`forbid(principal, action, resource)
+		when { context has "hist\u{6f}ry" && context["hist\u{6f}ry"].steps > 50 };`).Judge(t.Context(), d)), "ask cedar:every-policy", "however it is written")
 }
 
 func TestARulingNamesTheVersionOfEachEngine(t *testing.T) {
@@ -151,29 +156,38 @@ func TestABadCedarFileIsRefused(t *testing.T) {
 		anything + "forbid(principal, action, resource) when { context.host == };": `policy.yaml:1: cedar: parse error at DIR/gateway.cedar:2:61 ";": invalid primary`,
 		"":                         "policy.yaml:1: cedar: DIR/gateway.cedar has no policy, so it would deny everything",
 		"@id(\"a b\") " + anything: `cedar: DIR/gateway.cedar:1:1: @id("a b") is no name; give it letters`,
-		"@id(\"a\") " + anything + "@id(\"a\") " + anything:                           `gateway.cedar:2: @id("a") is the name of another policy`,
-		"@id(\"no-permit\") " + anything:                                              `gateway.cedar:1: @id("no-permit") is the name of another policy`,
-		"@verdict(\"deny\") " + anything:                                              `gateway.cedar:1:1: @verdict("deny") is not known; a forbid has ask or deny`,
-		"@verdict(\"allow\") forbid(principal, action, resource);":                    `@verdict("allow") is not known`,
-		"@verdict forbid(principal, action, resource);":                               `@verdict("") is not known`,
-		"@verdcit(\"ask\") " + anything:                                               "@verdcit means nothing here; did you mean verdict?",
-		"@why(\"" + strings.Repeat("x", 201) + "\") " + anything:                      "@why has 201 bytes, and at most 200 are shown",
-		when("context.change.riks == \"high\""):                                       "gateway.cedar:2:1: there is no context.change.riks; did you mean risk?",
-		when("context.change has losess"):                                             "there is no context.change.losess; did you mean losses?",
-		when("context has change.losess"):                                             "there is no context.change.losess",
-		when("context.chagne.risk == \"high\""):                                       "there is no context.chagne; did you mean change?",
-		when("context.nothing_like_it"):                                               "there is no context.nothing_like_it; a policy can look at resource.key, and of context at change.added,",
-		when("principal.name == \"bot\""):                                             "there is no principal.name",
-		when("resource.name == \"bot\""):                                              "there is no resource.name",
-		when("if true then {a: context.step.hots}.a == \"x\" else false"):             "there is no context.step.hots",
-		when("context.change.risk == \"hihg\""):                                       `context.change.risk is never "hihg"; it is one of low, medium, high`,
-		when("\"hihg\" != context.change.risk"):                                       `context.change.risk is never "hihg"`,
-		when("[\"low\", \"hihg\"].contains(context.change.risk)"):                     `context.change.risk is never "hihg"`,
-		"permit(principal == User::\"bot\", action, resource);":                       "there are no entities of type User; there are Agent, Action and Resource",
-		"permit(principal is User, action, resource);":                                "there are no entities of type User",
-		"permit(principal, action in [Action::\"a\", Verb::\"b\"], resource);":        "there are no entities of type Verb",
-		when("resource in Folder::\"file:/srv\""):                                     "there are no entities of type Folder",
-		anything + "forbid(principal, action, resource in Resource::\"file:/srv/\");": `no resource ends with a slash: write Resource::"file:/srv"`,
+		"@id(\"a\") " + anything + "@id(\"a\") " + anything:                                              `gateway.cedar:2: @id("a") is the name of another policy`,
+		"@id(\"no-permit\") " + anything:                                                                 `gateway.cedar:1: @id("no-permit") is the name of another policy`,
+		"@verdict(\"deny\") " + anything:                                                                 `gateway.cedar:1:1: @verdict("deny") is not known; a forbid has ask or deny`,
+		"@verdict(\"allow\") forbid(principal, action, resource);":                                       `@verdict("allow") is not known`,
+		"@verdict forbid(principal, action, resource);":                                                  `@verdict("") is not known`,
+		"@verdcit(\"ask\") " + anything:                                                                  "@verdcit means nothing here; did you mean verdict?",
+		"@why(\"" + strings.Repeat("x", 201) + "\") " + anything:                                         "@why has 201 bytes, and at most 200 are shown",
+		when("context.change.riks == \"high\""):                                                          "gateway.cedar:2:1: there is no context.change.riks; did you mean risk?",
+		when("context.change has losess"):                                                                "there is no context.change.losess; did you mean losses?",
+		when("context has change.losess"):                                                                "there is no context.change.losess",
+		when("context.chagne.risk == \"high\""):                                                          "there is no context.chagne; did you mean change?",
+		when("context.nothing_like_it"):                                                                  "there is no context.nothing_like_it; a policy can look at resource.key, and of context at change.added,",
+		when("principal.name == \"bot\""):                                                                "there is no principal.name",
+		when("resource.name == \"bot\""):                                                                 "there is no resource.name",
+		when("if true then {a: context.step.hots}.a == \"x\" else false"):                                "there is no context.step.hots",
+		when("context.change.risk == \"hihg\""):                                                          `context.change.risk is never "hihg"; it is one of low, medium, high`,
+		when("\"hihg\" != context.change.risk"):                                                          `context.change.risk is never "hihg"`,
+		when("[\"low\", \"hihg\"].contains(context.change.risk)"):                                        `context.change.risk is never "hihg"`,
+		when("[\"low\", \"hihg\"].containsAny(context.change.facts) || context.change.removed == \"7\""): "context.change.removed is a number, and never a text",
+		when("principal == \"bot\""):                                                                     "principal is an entity, and never a text",
+		when("resource == \"postgres:shop\""):                                                            "resource is an entity, and never a text",
+		when("context.change.keys.contains(resource)"):                                                   "an item of context.change.keys is a text, and never an entity",
+		when("context.change.keys.containsAny([\"a\", Resource::\"b\"])"):                                "an item of context.change.keys is a text, and never an entity",
+		when("context.change.keys == \"a\""):                                                             "context.change.keys is a set, and never a text",
+		when("[1, 2].contains(context.host)"):                                                            "context.host is a text, and never a number",
+		when("context.time == \"2026-01-05T12:00:00Z\""):                                                 "context.time is a datetime, and never a text",
+		when("resource.hasTag(\"prod\")"):                                                                "no entity has tags here",
+		"permit(principal == User::\"bot\", action, resource);":                                          "there are no entities of type User; there are Agent, Action and Resource",
+		"permit(principal is User, action, resource);":                                                   "there are no entities of type User",
+		"permit(principal, action in [Action::\"a\", Verb::\"b\"], resource);":                           "there are no entities of type Verb",
+		when("resource in Folder::\"file:/srv\""):                                                        "there are no entities of type Folder",
+		anything + "forbid(principal, action, resource in Resource::\"file:/srv/\");":                    `no resource ends with a slash: write Resource::"file:/srv"`,
 	} {
 		file := writeCedar(t, "", policies)
 		_, err := Load(file, "build-1")
@@ -190,7 +204,8 @@ func TestABadCedarFileIsRefused(t *testing.T) {
 func TestCedarPoliciesThatAreRight(t *testing.T) {
 	loadCedar(t, "", anything+`@advice("call us") forbid(principal, action, resource in Resource::"file:/") when {
 		{entity: "a", "has": 1, ".": context.with.whatever.there["is"]}.entity == "b" && context.history.by["a.b"] > 3 &&
-		context.with has a.b && [Agent::"a"].contains(principal) && ip("127.0.0.1").isLoopback() && resource.key like "*a" };`)
+		context.with has a.b && context.change.keys.containsAny(["a"]) && context.change.horizon == duration("1h") && context.change.losses == context.change.facts &&
+		context.with.a == 1 && ["low"].contains(context.change.risk) && context.change.keys == ["a"] && context.task.id == context.with.id && !(resource.key == "a") && [Agent::"a"].contains(principal) && ip("127.0.0.1").isLoopback() && resource.key like "*a" };`)
 }
 
 func TestExamplesAreTriedWithCedar(t *testing.T) {

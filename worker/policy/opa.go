@@ -71,10 +71,10 @@ func (l *loader) readOPA(w writtenOPA) *opa {
 	}
 	_, name, isData := strings.Cut(u.Path, dataPath)
 	switch {
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "": // first, so that no password is shown
+		l.badf("opa.url", "%q must have no user, query or fragment; leave that out", u.Redacted())
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		l.badf("opa.url", "%q must be a URL, as in http://127.0.0.1:8181/v1/data/unwind/verdict", w.URL)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		l.badf("opa.url", "%q must have no user, query or fragment; leave that out", u.Redacted())
 	case !isData || strings.Trim(name, "/") == "":
 		l.badf("opa.url", "%q names no document; write its path after %s, as in /v1/data/unwind/verdict", w.URL, dataPath)
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
