@@ -96,7 +96,8 @@ func (l *loader) readCedar(name string) *cedarEngine {
 		l.badf("cedar", "%s has no policy, so it would deny everything; write one, or leave cedar out", file)
 	}
 	sum := sha256.Sum256(src)
-	c := &cedarEngine{file: filepath.Base(file), version: activities.Digest("sha256:" + hex.EncodeToString(sum[:])).Short()}
+	version := activities.Digest("sha256:" + hex.EncodeToString(sum[:])).Short()
+	c := &cedarEngine{file: filepath.Base(file), version: version}
 	seen := map[cedar.PolicyID]bool{noPermit: true, everyPolicy: true}
 	for i, p := range policies {
 		read := cedarPolicy{Policy: p, id: cedar.PolicyID(fmt.Sprintf("policy%d", i))}

@@ -47,8 +47,8 @@ const (
 // a kind may be anything.
 var cedarFields = map[string]any{
 	"principal": map[string]any{}, "action": map[string]any{}, "resource": map[string]any{"key": kindText},
-	"context": map[string]any{"with": kindRecord, "time": "a datetime", "host": kindText, "task": fieldsOf[Task](), "step": fieldsOf[Step](),
-		"change": fieldsOf[Change](), "history": fieldsOf[History]()},
+	"context": map[string]any{"with": kindRecord, "time": "a datetime", "host": kindText, "task": fieldsOf[Task](),
+		"step": fieldsOf[Step](), "change": fieldsOf[Change](), "history": fieldsOf[History]()},
 }
 
 func fieldsOf[T any]() map[string]any {
