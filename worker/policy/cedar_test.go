@@ -205,6 +205,9 @@ func TestCedarPoliciesThatAreRight(t *testing.T) {
 	loadCedar(t, "", anything+`@advice("call us") forbid(principal, action, resource in Resource::"file:/") when {
 		{entity: "a", "has": 1, ".": context.with.whatever.there["is"]}.entity == "b" && context.history.by["a.b"] > 3 &&
 		context.with has a.b && context.change.keys.containsAny(["a"]) && context.change.horizon == duration("1h") && context.change.losses == context.change.facts &&
+		context.change.losses.containsAll(context.change.facts) && context.change.keys.contains(resource.key) && [context.host, "b"].contains(context.step.host) &&
+		!context.change.keys.contains(context.with.key) && context.with.keys.contains(resource.key) && context.with.keys.containsAny(context.change.keys) &&
+		context.change.unchanged == false && context.change.added == context.change.removed && [resource].contains(resource) && action == Action::"a.b" &&
 		context.with.a == 1 && ["low"].contains(context.change.risk) && context.change.keys == ["a"] && context.task.id == context.with.id && !(resource.key == "a") && [Agent::"a"].contains(principal) && ip("127.0.0.1").isLoopback() && resource.key like "*a" };`)
 }
 

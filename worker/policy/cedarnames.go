@@ -233,14 +233,17 @@ func (c *cedarChecker) checkComparison(operands map[string]any, aboutItems bool)
 		}
 		for _, item := range items {
 			value, _ := item.(map[string]any)
-			c.checkValue(name, kind, value)
+			is := kindOfLiteral(value)
+			if aboutItems { // of another field
+				is = strings.TrimPrefix(is, kindSetOf)
+			}
+			c.checkValue(name, kind, is, value)
 		}
 	}
 }
 
-// checkValue refuses what a field can never be.
-func (c *cedarChecker) checkValue(field, kind string, value map[string]any) {
-	is := kindOfLiteral(value)
+// checkValue refuses a value of a kind that is not its field's, or a word that the field never is.
+func (c *cedarChecker) checkValue(field, kind, is string, value map[string]any) {
 	if strings.HasPrefix(kind, kindSetOf) {
 		kind = kindSet
 	}
