@@ -87,6 +87,9 @@ const (
 	// maxAsked is how many tasks are asked at once, and askLimit how long each has to answer.
 	maxAsked = 8
 	askLimit = 2 * time.Second
+	// lookLimit is when a look begins to ask no further task: the others have their turn at the next,
+	// which lists anew what waits. Else many tasks that no worker answers for would hide what is new.
+	lookLimit = 5 * time.Second
 	// patience is how long a page waits for a list that nobody has kept up to date.
 	patience = 2 * time.Second
 )
@@ -119,10 +122,26 @@ func (b *inbox) watch(ctx context.Context) {
 // answered is shown at once, however long others take.
 func (b *inbox) refresh(ctx context.Context) {
 	listed, more, err := b.client.ListWaiting(ctx, maxWaiting)
-	asked := b.list(listed, more, err)
-	answering, ctx := errgroup.WithContext(ctx)
+	news, again := b.list(listed, more, err)
+	end := time.Now().Add(lookLimit)
+	isWhole := b.askEach(ctx, news, end)
+	b.askEach(ctx, again, end)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil && isWhole { // otherwise it is no finding: what was known stays, and the page says so
+		b.at = time.Now()
+	}
+	close(b.read)
+	b.read = make(chan struct{})
+}
+
+// askEach asks tasks for what waits, and says whether it has asked all of them before the end.
+func (b *inbox) askEach(ctx context.Context, asked []tasks.Listed, end time.Time) (all bool) {
+	var answering errgroup.Group
 	answering.SetLimit(maxAsked)
-	for _, t := range asked {
+	n := 0
+	for ; n < len(asked) && time.Now().Before(end); n++ {
+		t := asked[n]
 		answering.Go(func() error {
 			w := b.ask(ctx, t)
 			b.mu.Lock()
@@ -132,25 +151,20 @@ func (b *inbox) refresh(ctx context.Context) {
 		})
 	}
 	_ = answering.Wait() // none fails
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if err == nil { // a failed look is no finding: what was known stays, and the page says so
-		b.at = time.Now()
-	}
-	close(b.read)
-	b.read = make(chan struct{})
+	return n == len(asked)
 }
 
-// list takes over which tasks wait, and returns those that have to be asked for what.
-func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks.Listed) {
+// list takes over which tasks wait, and returns those that have to be asked for what: of which there is
+// news, and those whose turn it is again.
+func (b *inbox) list(listed []tasks.Listed, more bool, err error) (news, again []tasks.Listed) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err = err; err != nil {
-		return nil
+		return nil, nil
 	}
 	b.more = more
 	maps.DeleteFunc(b.settled, func(_ activities.Digest, at time.Time) bool { return time.Since(at) > readAgain })
-	before, again := b.tasks, []tasks.Listed(nil)
+	before := b.tasks
 	b.tasks = make(map[string]waiting, len(listed))
 	for _, t := range listed {
 		w, isThere := before[t.ID]
@@ -159,13 +173,13 @@ func (b *inbox) list(listed []tasks.Listed, more bool, err error) (asked []tasks
 		}
 		switch {
 		case !isThere, !sameWait(w.listed, t), w.read.IsZero(), len(b.waits(w)) < len(w.items):
-			asked = append(asked, t)
+			news = append(news, t)
 		case time.Since(w.read) > readAgain:
 			again = append(again, t)
 		}
 	}
 	slices.SortStableFunc(again, func(x, y tasks.Listed) int { return before[x.ID].read.Compare(before[y.ID].read) })
-	return append(asked, again[:min(len(again), maxAgain)]...)
+	return news, again[:min(len(again), maxAgain)]
 }
 
 // sameWait says that the server lists nothing new of a task.

@@ -1,14 +1,22 @@
 package page
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/compensations"
@@ -71,15 +79,15 @@ func TestWhatWasDecidedWaitsNoMore(t *testing.T) {
 	}
 	answered(time.Now())
 	require.Equal(t, 2, b.count())
-	require.Empty(t, b.list(listed, false, nil))
+	require.Empty(t, newsOf(b, listed))
 	asked := time.Now()
 	b.settle("one")
 	answered(asked) // what it says is from before the decision
 	require.Equal(t, 1, b.count())
-	require.Equal(t, listed, b.list(listed, false, nil), "it is asked again")
+	require.Equal(t, listed, newsOf(b, listed), "it is asked again")
 	answered(time.Now())
 	require.Equal(t, 2, b.count(), "a task that was asked afterwards is right")
-	require.Empty(t, b.list(listed, false, nil))
+	require.Empty(t, newsOf(b, listed))
 }
 
 func TestWhatWasReadLongAgoIsReadInTurn(t *testing.T) {
@@ -93,7 +101,78 @@ func TestWhatWasReadLongAgoIsReadInTurn(t *testing.T) {
 	}
 	b.forget("3")
 	added := tasks.Listed{ID: "new"}
-	require.Equal(t, append([]tasks.Listed{listed[3], added}, want...), b.list(append(listed, added), false, nil))
+	news, again := b.list(append(listed, added), false, nil)
+	require.Equal(t, []tasks.Listed{listed[3], added}, news)
+	require.Equal(t, want, again)
+}
+
+// silentServer lists tasks that no worker answers for.
+type silentServer struct {
+	client.Client
+
+	listed []*workflowpb.WorkflowExecutionInfo
+}
+
+func (s *silentServer) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (
+	*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return &workflowservice.ListWorkflowExecutionsResponse{Executions: s.listed}, nil
+}
+
+func (s *silentServer) QueryWorkflow(ctx context.Context, _, _, _ string, _ ...any) (converter.EncodedValue, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *silentServer) add(id string) {
+	task := &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id}}
+	s.listed = append([]*workflowpb.WorkflowExecutionInfo{task}, s.listed...) // the server lists what is new first
+}
+
+// TestManySilentTasksDoNotHideWhatIsNew has a task come while more of them are asked than answer soon.
+func TestManySilentTasksDoNotHideWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100
+		server := &silentServer{}
+		for n := range many {
+			server.add(fmt.Sprint(n))
+		}
+		b, began := newInbox(&tasks.Client{Client: server}), time.Now()
+		b.refresh(t.Context())
+		_, problem := b.all(t.Context())
+		require.Equal(t, "The list is being read.", problem)
+		server.add("new")
+		b.refresh(t.Context())
+		require.Contains(t, b.tasks, "new")
+		require.LessOrEqual(t, time.Since(began), 2*(lookLimit+2*askLimit)+patience)
+		for range many {
+			b.refresh(t.Context())
+		}
+		items, problem := b.all(t.Context())
+		require.Len(t, items, many+1)
+		require.Empty(t, problem)
+	})
+}
+
+func newsOf(b *inbox, listed []tasks.Listed) []tasks.Listed {
+	news, _ := b.list(listed, false, nil)
+	return news
+}
+
+func TestABatchIsKnownAgainWhenItsFirstWasDecided(t *testing.T) {
+	var items []item
+	for n := range 2*inBatch + 1 {
+		items = append(items, item{Kind: gate, Agent: "a", Action: "file.write", Digest: activities.Digest(fmt.Sprint(n))})
+	}
+	ids := func(all []batch) (ids []string) {
+		for _, b := range all {
+			ids = append(ids, b.ID())
+		}
+		return ids
+	}
+	before := ids(batches(items))
+	require.Len(t, before, 3)
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(before))), 3)
+	require.Equal(t, before[:2], ids(batches(items[1:])))
 }
 
 // TestHostileTextsAreShownAsTheyAre has what agents and worlds may say in each place of a page.

@@ -20,13 +20,17 @@ type batch struct {
 	// Below is the folder, or the beginning, that all that they touch has in common.
 	Below string
 	Items []item
+
+	nth int // of those of this agent and action
 }
 
 // Several says that it is more than one, and so is decided as one.
 func (b batch) Several() bool { return len(b.Items) > 1 }
 
-// First is the digest of the first of them, by which a page knows the batch again.
-func (b batch) First() activities.Digest { return b.Items[0].Digest }
+// ID is by what a page knows the batch again, whatever comes to it or is decided meanwhile.
+func (b batch) ID() string {
+	return "batch-" + activities.DigestOf([]byte(b.Agent), []byte(b.Action), fmt.Append(nil, b.nth)).Short()
+}
 
 const (
 	// inBatch is how many things a batch has, and onPage how many all batches of a page have: what a
@@ -47,8 +51,12 @@ func batches(items []item) (all []batch) {
 		key := i.Agent + "\x00" + i.Action
 		n, isThere := at[key]
 		if !isThere || len(all[n].Items) >= inBatch {
+			nth := 0
+			if isThere {
+				nth = all[n].nth + 1
+			}
 			n = len(all)
-			at[key], all = n, append(all, batch{Agent: i.Agent, Action: i.Action})
+			at[key], all = n, append(all, batch{Agent: i.Agent, Action: i.Action, nth: nth})
 		}
 		all[n].Items = append(all[n].Items, i)
 	}

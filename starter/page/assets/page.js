@@ -74,6 +74,6 @@ function follow() {
 }
 function rest() { stream?.close(); stream = null; }
 addEventListener("pagehide", rest);
-addEventListener("pageshow", follow);
+addEventListener("pageshow", () => { held = false; follow(); }); // a key that left the page was released elsewhere
 document.addEventListener("visibilitychange", () => document.hidden ? rest() : follow());
 follow();
