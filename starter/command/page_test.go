@@ -450,6 +450,12 @@ func TestStandingApprovalsAreListedAndRevokedOnThePage(t *testing.T) {
 	at := "/allowances/" + g.ID
 	require.NotContains(t, s.get("/allowances", http.StatusOK), at)
 	s.post(at, nil, http.StatusForbidden)
+	s.post("/signin", url.Values{"token": {ap}}, http.StatusOK)
+	require.Contains(t, s.get("/allowances", http.StatusOK), at)
+	s.send(http.MethodPost, at, nil, http.StatusForbidden, "Sec-Fetch-Site", "cross-site")
+	require.Contains(t, s.post(at, url.Values{"why": {strings.Repeat("é", 201)}}, http.StatusUnprocessableEntity),
+		"why: 201 characters, more than 200: nothing was revoked")
+	require.Nil(t, d.allowances()[0].Revoked)
 
 	b := s.browse()
 	b.do(chromedp.Navigate(s.url+"/signin?to=/allowances"), chromedp.SendKeys("[name=token]", ap), chromedp.Submit("[name=token]"))
@@ -467,7 +473,6 @@ func TestStandingApprovalsAreListedAndRevokedOnThePage(t *testing.T) {
 	b.checkAccess()
 	require.Equal(t, "ap", d.allowances()[0].Revoked.Who)
 
-	s.post("/signin", url.Values{"token": {ap}}, http.StatusOK)
 	require.Contains(t, s.post("/allowances/0123456789ab", nil, http.StatusConflict), "nothing was changed")
 	d.ok("reject", id, "two", "--why", "no")
 }

@@ -1,13 +1,16 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/seed-62bf7108/unwind/activities"
 	"github.com/seed-62bf7108/unwind/starter/bearer"
 	"github.com/seed-62bf7108/unwind/starter/render"
+	"github.com/seed-62bf7108/unwind/workflows/payload"
 	"github.com/seed-62bf7108/unwind/workflows/protocol"
 )
 
@@ -45,8 +48,13 @@ func (s *Server) renderAllowances(w http.ResponseWriter, r *http.Request, p bear
 
 // revoke revokes a standing approval.
 func (s *Server) revoke(w http.ResponseWriter, r *http.Request, p bearer.Person) {
-	g, err := s.Client.Disallow(r.Context(), s.Queue, protocol.Disallowing{ID: r.PathValue("id"), Who: p.Name,
-		Why: strings.TrimSpace(r.PostFormValue("why"))})
+	d := protocol.Disallowing{ID: r.PathValue("id"), Who: p.Name, Why: strings.TrimSpace(r.PostFormValue("why"))}
+	if n := utf8.RuneCountInString(d.Why); n > payload.MaxName { // the keeper would cut it off
+		s.renderAllowances(w, r, p, http.StatusUnprocessableEntity, fmt.Sprintf("why: %s, more than %d: nothing was revoked",
+			activities.CountOf(n, "character"), payload.MaxName))
+		return
+	}
+	g, err := s.Client.Disallow(r.Context(), s.Queue, d)
 	if err != nil { // as it is now: somebody else may have revoked it
 		s.renderAllowances(w, r, p, http.StatusConflict, err.Error())
 		return
