@@ -68,6 +68,7 @@ type counting struct {
 	counts chan count
 	heard  count // last
 	jumps  []int // where it has counted from since, other than from the one before
+	left   int   // where it was before the last of them
 }
 
 // needGuest makes the disk of a guest in a folder.
@@ -137,7 +138,7 @@ func (g *counting) hear() count {
 	case c, runs := <-g.counts:
 		require.True(g.t, runs, "the machine has ended")
 		if g.heard.n > 0 && c.n != g.heard.n+1 {
-			g.jumps = append(g.jumps, c.n)
+			g.jumps, g.left = append(g.jumps, c.n), g.heard.n
 		}
 		g.heard = c
 		return c

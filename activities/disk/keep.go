@@ -105,9 +105,12 @@ func (c *call) keep(ctx context.Context) (result activities.Result, err error) {
 	}
 	defer to.close()
 	if !found {
-		if err := c.beginKeeping(ctx, to, &rec); err != nil {
-			return result, err
-		}
+		err = c.beginKeeping(ctx, to, &rec)
+	} else if by, is := to.(*running); is && rec.Memory {
+		err = c.checkSameDrives(by, rec)
+	}
+	if err != nil {
+		return result, err
 	}
 	c.reach("recorded")
 	if done, err = c.take(ctx, to, rec); err != nil {

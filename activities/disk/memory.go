@@ -79,6 +79,19 @@ func (c *call) locateDrives(r *running) error {
 	return nil
 }
 
+// checkSameDrives refuses a machine that does not write the disks that it wrote when a step began.
+func (c *call) checkSameDrives(r *running, rec record) error {
+	if err := c.locateDrives(r); err != nil {
+		return err
+	}
+	if others := r.others(); !slices.Equal(others, rec.Others) {
+		return activities.Errorf(activities.ActionFailed,
+			"memory: besides %s, the machine %s writes %s, and when the step began, it wrote %s; start it as it was then",
+			r.path, r.name, listed(others), listed(rec.Others))
+	}
+	return nil
+}
+
 func (c *call) checkFitAt(path string) error {
 	i, err := openImage(path)
 	if err != nil {
@@ -138,8 +151,12 @@ func (e *jobError) Error() string {
 // job has the machine do a job, and waits for its end.
 func (r *running) job(ctx context.Context, command string, args map[string]any) error {
 	args["job-id"] = jobID
-	if err := r.monitor.call(ctx, oneWrite, command, args, nil); err != nil {
-		return &jobError{r.name, command, err.Error()}
+	err := r.monitor.call(ctx, oneWrite, command, args, nil)
+	if refused, is := errors.AsType[*refusal](err); is {
+		return &jobError{r.name, command, refused.why}
+	}
+	if err != nil { // it has ended, or does not answer: QEMU may yet do it
+		return fmt.Errorf("machine %s: %w", r.name, err)
 	}
 	why, err := r.awaitJob(ctx)
 	if err == nil && why != "" {

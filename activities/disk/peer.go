@@ -25,6 +25,11 @@ type message struct {
 	} `json:"error"`
 }
 
+// refusal is why a peer did not do a command.
+type refusal struct{ command, why string }
+
+func (e *refusal) Error() string { return e.command + ": " + e.why }
+
 func dial(ctx context.Context, socket string) (*peer, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -73,7 +78,7 @@ func (p *peer) hear(ctx context.Context, within time.Duration, command string, r
 		case err != nil:
 			return fmt.Errorf("%s: %w", command, err)
 		case m.Error != nil:
-			return fmt.Errorf("%s: %s", command, m.Error.Desc)
+			return &refusal{command, m.Error.Desc}
 		case m.Return != nil && result == nil:
 			return nil
 		case m.Return != nil:

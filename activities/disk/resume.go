@@ -26,22 +26,43 @@ const othersDoc = "others"
 type pausing struct {
 	// Ran says that the guest ran before.
 	Ran bool `json:"ran"`
+	// Lost is the drift that a person has seen to go with the undo that pauses it.
+	Lost activities.Digest `json:"lost,omitempty"`
 }
 
-// pause pauses a machine.
-func (c *call) pause(ctx context.Context, r *running) error {
-	runs, err := r.runs(ctx)
+// pause pauses a machine, and says whether it goes on once the call is done.
+func (c *call) pause(ctx context.Context, r *running, lost activities.Digest) (goesOn bool, err error) {
+	p := pausing{Lost: lost}
+	if p.Ran, err = r.runs(ctx); err != nil {
+		return false, err
+	}
+	if p.Ran { // what an earlier call has noted is over
+		err = c.token.Drop(pausedDoc)
+	}
+	first, createErr := c.token.Create(pausedDoc, &p)
+	if err = errors.Join(err, createErr); err == nil && !first {
+		_, err = c.token.Read(pausedDoc, &p)
+	}
+	if err == nil {
+		err = r.ask(ctx, "stop", nil)
+	}
 	if err != nil {
-		return err
-	}
-	if _, err := c.token.Create(pausedDoc, &pausing{runs}); err != nil {
-		return err
-	}
-	if err := r.ask(ctx, "stop", nil); err != nil {
-		return err
+		return false, err
 	}
 	c.reach("paused")
-	return nil
+	return p.Ran, nil
+}
+
+// isLosing says that an undo was cut short which a person has let lose this drift, and which keeps
+// the machine paused.
+func (c *call) isLosing(ctx context.Context, r *running, drift activities.Digest) (bool, error) {
+	var p pausing
+	found, err := c.token.Read(pausedDoc, &p)
+	if err != nil || !found || drift == "" || p.Lost != drift {
+		return false, err
+	}
+	runs, err := r.runs(ctx)
+	return !runs, err
 }
 
 // goOn lets a machine go on that a call has paused, if it ran before. One that has ended since needs
@@ -62,6 +83,12 @@ func (c *call) goOn(ctx context.Context, path string) error {
 			if err := r.ask(ctx, "cont", nil); err != nil {
 				return err
 			}
+		} else if i, err := holdImage(path); err == nil {
+			i.close()
+		} else if errors.Is(err, errInUse) { // its socket is another one by now
+			return activities.Errorf(activities.ActionFailed,
+				"disk: the machine with %s was paused by the step, and cannot be continued: no socket of disk.machines in the "+
+					"worker's config leads to it any more; name it there", path)
 		}
 	}
 	c.reach("went-on")
@@ -154,7 +181,7 @@ func (c *call) resume(ctx context.Context, p allParams, path string) (none activ
 	}
 	defer r.close()
 	if found {
-		err = c.checkStillPaused(ctx, r)
+		err = c.checkStillPaused(ctx, r, rec)
 	} else if err = c.token.CheckNotLost(false); err == nil {
 		rec, err = c.captureMachine(ctx, r, p.Checkpoint)
 	}
@@ -176,17 +203,17 @@ func (c *call) resume(ctx context.Context, p allParams, path string) (none activ
 
 // checkStillPaused refuses to go on where an earlier attempt was cut short, if the machine has run
 // since.
-func (c *call) checkStillPaused(ctx context.Context, r *running) error {
-	if err := c.locateDrives(r); err != nil {
-		return err
-	}
+func (c *call) checkStillPaused(ctx context.Context, r *running, rec record) error {
 	runs, err := r.runs(ctx)
 	if err == nil && runs {
 		err = activities.Errorf(activities.ActionDenied,
 			"the machine %s was continued, or started again, by someone else since an earlier attempt of the step; nothing "+
 				"more was done to it", r.name)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return c.checkSameDrives(r, rec)
 }
 
 // captureMachine pauses a machine and keeps it, and makes the record of a restore that may be made.
@@ -202,17 +229,21 @@ func (c *call) captureMachine(ctx context.Context, r *running, checkpoint string
 		others := r.others()
 		_, err = c.token.Create(othersDoc, &others)
 	}
+	var goesOn bool
 	if err == nil {
-		err = c.pause(ctx, r)
+		goesOn, err = c.pause(ctx, r, "")
 	}
 	if err != nil {
 		return rec, err
 	}
+	summary := fmt.Sprintf("the machine %s goes on from %s", r.name, checkpoint)
+	if !goesOn {
+		summary = fmt.Sprintf("the machine %s was put back to %s, and is paused, as it was before", r.name, checkpoint)
+	}
 	rec = record{
 		Owned: journal.Own(ctx, c.Entry), Path: r.path, Memory: true, Others: r.others(),
 		Result: activities.Result{
-			Summary: fmt.Sprintf("the machine %s goes on from %s", r.name, checkpoint), After: change.Digest,
-			Outputs: map[string]any{"changed": 0},
+			Summary: summary, After: change.Digest, Outputs: map[string]any{"changed": 0},
 		},
 	}
 	if err = c.recordMachine(ctx, r, checkpoint, &rec); err != nil {
@@ -269,20 +300,28 @@ func (c *call) takeBackMachine(ctx context.Context, rec record) (undone activiti
 		return undone, err
 	}
 	defer r.close()
-	if err := c.locateDrives(r); err != nil {
+	if err := c.checkSameDrives(r, rec); err != nil {
 		return undone, err
 	}
 	s, err := c.seeMachine(ctx, r, rec)
 	if err != nil {
 		return undone, err
 	}
-	if s.Drift != nil && s.Drift.Digest != c.Decision.Force {
+	isLosing, err := c.isLosing(ctx, r, c.Decision.Force)
+	if err != nil {
+		return undone, err
+	}
+	if s.Drift != nil && s.Drift.Digest != c.Decision.Force && !isLosing {
 		return activities.Undone{Outcome: activities.Drifted, Drift: s.Drift, Observed: s.Detail}, nil
 	}
-	if err := c.pause(ctx, r); err != nil {
+	goesOn, err := c.pause(ctx, r, c.Decision.Force)
+	if err != nil {
 		return undone, err
 	}
 	undone.Outcome, undone.Observed = activities.Restored, "the machine "+r.name+" goes on from where it was"
+	if !goesOn {
+		undone.Observed = "the machine " + r.name + " is as it was before the step, and is paused"
+	}
 	return undone, r.load(ctx, beforeOf(c.Entry.Token))
 }
 
@@ -333,6 +372,13 @@ func (c *call) seePaused(ctx context.Context, r *running) (seen activities.Obser
 	if is, err := r.hold(ctx, beforeOf(c.Entry.Token)); err != nil || is {
 		return activities.Observation{State: activities.AsBefore}, err
 	}
+	have, err := r.having(ctx, left)
+	if err != nil {
+		return seen, err
+	}
+	if len(have) < len(r.drives) { // somebody has dropped the checkpoint
+		left = beforeOf(c.Entry.Token)
+	}
 	var all qcow2.Difference
 	var diff strings.Builder
 	for _, d := range r.drives {
@@ -346,6 +392,7 @@ func (c *call) seePaused(ctx context.Context, r *running) (seen activities.Obser
 		}
 	}
 	seen = drifted(r.path, all)
+	seen.Detail += "; the machine " + r.name + " is paused"
 	seen.Drift.Diff = activities.HeadDiff(diff.String(), activities.MaxDiff)
 	return seen, nil
 }
@@ -357,6 +404,9 @@ func differs(path, name string) (d qcow2.Difference, err error) {
 		return d, err
 	}
 	defer i.close()
+	if _, err := readMap(i, name); err != nil {
+		return d, err
+	}
 	was, _, err := i.view(name)
 	if err != nil {
 		return d, err
@@ -378,7 +428,7 @@ func (c *call) observeMachine(ctx context.Context, rec record) (seen activities.
 		return activities.Observation{State: activities.Unseen, Detail: "no machine runs with " + rec.Path}, nil
 	}
 	defer r.close()
-	if err := c.locateDrives(r); err != nil {
+	if err := c.checkSameDrives(r, rec); err != nil {
 		return seen, err
 	}
 	return c.seeMachine(ctx, r, rec)
