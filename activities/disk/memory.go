@@ -158,21 +158,26 @@ func (r *running) job(ctx context.Context, command string, args map[string]any) 
 	if err != nil { // it has ended, or does not answer: QEMU may yet do it
 		return fmt.Errorf("machine %s: %w", r.name, err)
 	}
-	why, err := r.awaitJob(ctx)
-	if err == nil && why != "" {
-		err = &jobError{r.name, command, why}
+	found, why, err := r.awaitJob(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("machine %s: %s: %w", r.name, command, err)
+	case !found: // nobody knows how it has ended
+		return fmt.Errorf("machine %s: %s: another program has dismissed the job %s", r.name, command, jobID)
+	case why != "":
+		return &jobError{r.name, command, why}
 	}
-	return err
+	return nil
 }
 
 // endJobs waits for the job of a call that was killed.
 func (r *running) endJobs(ctx context.Context) error {
-	_, err := r.awaitJob(ctx)
+	_, _, err := r.awaitJob(ctx)
 	return err
 }
 
-// awaitJob waits until there is no job of a call any more, and says why the last one has failed.
-func (r *running) awaitJob(ctx context.Context) (why string, err error) {
+// awaitJob waits for the end of the job of a call, if there is one, and says why it has failed.
+func (r *running) awaitJob(ctx context.Context) (found bool, why string, err error) {
 	for giveUp := time.Now().Add(oneWrite); ; {
 		var jobs []struct {
 			ID     string `json:"id"`
@@ -180,7 +185,7 @@ func (r *running) awaitJob(ctx context.Context) (why string, err error) {
 			Error  string `json:"error"`
 		}
 		if err := r.monitor.call(ctx, oneWrite, "query-jobs", nil, &jobs); err != nil {
-			return "", err
+			return false, "", err
 		}
 		isOver := true
 		for _, j := range jobs {
@@ -188,18 +193,18 @@ func (r *running) awaitJob(ctx context.Context) (why string, err error) {
 				continue
 			}
 			if isOver = j.Status == "concluded"; isOver {
-				return j.Error, r.monitor.call(ctx, oneAnswer, "job-dismiss", map[string]any{"id": jobID}, nil)
+				return true, j.Error, r.monitor.call(ctx, oneAnswer, "job-dismiss", map[string]any{"id": jobID}, nil)
 			}
 		}
 		if isOver {
-			return "", nil
+			return false, "", nil
 		}
 		if time.Now().After(giveUp) {
-			return "", fmt.Errorf("machine %s: its job %s takes more than %v", r.name, jobID, oneWrite)
+			return false, "", fmt.Errorf("its job %s takes more than %v", jobID, oneWrite)
 		}
 		select {
 		case <-ctx.Done():
-			return "", context.Cause(ctx)
+			return false, "", context.Cause(ctx)
 		case <-time.After(pause):
 		}
 	}
