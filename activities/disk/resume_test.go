@@ -106,7 +106,7 @@ func TestAGuestGoesOnInTheMiddleOfItsProgram(t *testing.T) {
 	g = boot(t, dir, virtio, firmware...)
 	_, err = apply(t, dir, "disk.restore", "started", back("late"))
 	require.NoError(t, err)
-	for g.next(0); g.heard.boot != first; g.next(0) { //nolint:revive // it may have booted meanwhile
+	for g.next(0); g.heard.boot != first; g.next(0) { // it may have booted meanwhile
 	}
 	isBetween(g.heard.n, lateFrom, late)
 }

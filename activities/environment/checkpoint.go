@@ -95,6 +95,12 @@ func (a *checkpoint) plan(ctx context.Context, e activities.Entry, s activities.
 	if v.Quiesced != "" {
 		c.Risk, c.Facts = activities.Medium, []string{"the unit " + v.Unit + " is " + v.Quiesced + " meanwhile"}
 	}
+	for _, part := range v.Parts {
+		if part.Memory {
+			c.Risk = activities.Medium
+			c.Facts = append(c.Facts, "the machine with "+part.Resource+" stands still while its memory is written")
+		}
+	}
 	return c, record{Environment: p.Environment, ID: idOf(e.Token, "checkpoint"), Notes: p.Notes, Pinned: p.Pinned}, err
 }
 

@@ -65,9 +65,19 @@ type Environment struct {
 }
 
 // Part is one resource of an environment.
-type Part struct{ Name, Kind, Resource string }
+type Part struct {
+	Name, Kind, Resource string
+	// Memory says that it is a machine with its memory, which stands still while that is kept.
+	Memory bool
+}
 
-func (p Part) String() string { return p.Name + " (" + p.Kind + " " + p.Resource + ")" }
+func (p Part) String() string {
+	resource := p.Kind + " " + p.Resource
+	if p.Memory {
+		resource += " and the memory of its machine"
+	}
+	return p.Name + " (" + resource + ")"
+}
 
 // Operation is something under way.
 type Operation struct {

@@ -84,6 +84,10 @@ func TestAMachineGoesBackWithItsMemory(t *testing.T) {
 	first := s.checkpoint()
 	require.False(t, first.Quiesced)
 	require.Greater(t, first.Parts[0].Bytes, int64(1<<18), "it has the memory")
+	plan := s.ok("plan", s.task("- {id: keep, uses: environment.checkpoint, with: {environment: NAME}}\n"+
+		"- {id: back, uses: environment.rollback, with: {environment: NAME, to: "+first.ID+"}}\n"))
+	require.Contains(t, plan, "the machine with "+s.root+"/root.qcow2 stands still while its memory is written")
+	require.Contains(t, plan, "~ machine (disk "+s.root+"/root.qcow2 and the memory of its machine) is put back, exactly")
 	write(2)
 	broken := is()
 	back := s.rollBack(first.ID)

@@ -84,7 +84,7 @@ func environmentOf(v environment.View) steps.Environment {
 	e := steps.Environment{Name: v.Document.Name, Host: v.Host, Unit: v.Document.Stops(), Quiesced: v.Document.Quiesced()}
 	for _, name := range slices.Sorted(maps.Keys(v.Document.Parts)) {
 		p := v.Document.Parts[name]
-		e.Parts = append(e.Parts, steps.Part{Name: name, Kind: p.Kind(), Resource: p.Resource()})
+		e.Parts = append(e.Parts, steps.Part{Name: name, Kind: p.Kind(), Resource: p.Resource(), Memory: p.Memory})
 	}
 	if v.Doing != nil {
 		e.Doing = &steps.Operation{What: v.Doing.What, Task: v.Doing.Task,
@@ -95,7 +95,8 @@ func environmentOf(v environment.View) steps.Environment {
 		of.Untouched = v.Document.Untouched(c)
 		for _, p := range c.Parts {
 			if v.Document.Has(p) {
-				of.Parts = append(of.Parts, steps.Part{Name: p.Name, Kind: p.Kind, Resource: p.Resource})
+				of.Parts = append(of.Parts, steps.Part{Name: p.Name, Kind: p.Kind, Resource: p.Resource,
+					Memory: v.Document.Parts[p.Name].Memory})
 			}
 		}
 		e.Checkpoints = append(e.Checkpoints, of)
