@@ -625,3 +625,23 @@ func TestALongReportDropsCleanStepsFirstAndBoundsNotes(t *testing.T) {
 	require.Contains(t, r.Notes, "and 900 more notes")
 	require.Equal(t, []string{"99 settled residue"}, rows(r.Steps))
 }
+
+// However many undos wait for a breaker, no more go on at once than may run at once.
+func TestUndosBehindABreakerGoOnNoMoreAtOnceThanMayRun(t *testing.T) {
+	meet := make(chan string)
+	w := &world{forward: failing("d"), undo: func(step string, n int, _ activities.Decision) (activities.Undone, error) {
+		if n <= 3 {
+			return activities.Undone{}, temporal.NewNonRetryableApplicationError("open", string(activities.BreakerOpen), nil)
+		}
+		select {
+		case other := <-meet:
+			t.Errorf("the undos of %s and %s run at once", other, step)
+		case meet <- step:
+		case <-time.After(20 * time.Millisecond): // nobody else is there
+		}
+		return restored, nil
+	}}
+	report := newRun(t, w).report([]plain{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "d"}})
+	require.Equal(t, compensations.Unwound, report.Status)
+	require.Equal(t, map[string]int{"a": 4, "b": 4, "c": 4, "d": 4}, w.seen)
+}

@@ -107,8 +107,11 @@ const maxPending = 1000
 
 // mayStart reports whether one more undo may be scheduled.
 func (s *Saga) mayStart() bool {
-	return s.plan.running < s.options.Parallel && s.plan.running+s.plan.unserved < maxPending
+	return s.hasRoom() && s.plan.running+s.plan.unserved < maxPending
 }
+
+// hasRoom reports whether fewer undos run than may run at once.
+func (s *Saga) hasRoom() bool { return s.plan.running < s.options.Parallel }
 
 // isIdle reports whether no activity of the unwinding is pending.
 func (s *Saga) isIdle() bool { return s.plan.running == 0 && s.plan.unserved == 0 && s.alerts == 0 }
@@ -152,10 +155,14 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 	limits := Limits{Attempt: policy.Attempt, Heartbeat: policy.Heartbeat}
 	began, pause, hostWait := workflow.Now(ctx), time.Second, cmp.Or(it.entry.Policy.HostWait, s.options.HostWait)
 	tries := newTries(policy.Attempts)
+	isAsking := false // whether the breaker is open still; shown as waiting, and runs if it is not
 	defer func() { it.behindBreaker = false }()
 	for {
 		undone, err := s.runUndo(ctx, it,
 			spell{tries.next, hostWait, max(policy.Within-workflow.Now(ctx).Sub(began), time.Second)})
+		if isAsking {
+			s.plan.running, isAsking = s.plan.running-1, false
+		}
 		if it.chosen != "" {
 			s.endWithdrawn(ctx, it, undone, err)
 			return
@@ -196,7 +203,7 @@ func (s *Saga) undoEntry(ctx workflow.Context, it *item) {
 				return
 			}
 			pause = min(max(2*pause, app.NextRetryDelay()), maxPause)
-			_ = workflow.Sleep(ctx, pause)
+			isAsking = s.awaitTurn(ctx, pause)
 			began = workflow.Now(ctx)
 			continue
 		case errors.As(err, &app) && app.Type() == string(activities.WorkerStopping):
@@ -254,6 +261,17 @@ func (s *Saga) endWait(it *item, isUnserved, isCutOff bool) {
 		s.plan.setState(it, Running)
 		it.Reason, it.behindBreaker = "", false
 	}
+}
+
+// awaitTurn waits until an undo may ask again whether a breaker is open, and takes a place among those
+// that run for that, unless it is canceled: many may wait for one breaker.
+func (s *Saga) awaitTurn(ctx workflow.Context, pause time.Duration) bool {
+	_ = workflow.Sleep(ctx, pause)
+	if workflow.Await(ctx, s.hasRoom) != nil {
+		return false
+	}
+	s.plan.running++
+	return true
 }
 
 // markWaiting shows what an undo waits for that goes on by itself: a worker on the entry's place, or
