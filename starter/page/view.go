@@ -60,7 +60,8 @@ var templates embed.FS
 // pages are the templates by name, each with the frame around it.
 var pages = func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	for _, name := range []string{"signin", "problem", "inbox", "tasks", "task", "step", "trace", "allowances", "passkey"} {
+	for _, name := range []string{"signin", "problem", "inbox", "tasks", "task", "step", "trace", "allowances",
+		"passkey"} {
 		all[name] = template.Must(template.New("frame.html").Funcs(functions).ParseFS(templates, "templates/frame.html",
 			"templates/parts.html", "templates/"+name+".html"))
 	}

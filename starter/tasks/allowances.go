@@ -66,13 +66,10 @@ func (c *Client) askAllowances(ctx context.Context, queue, update string, argume
 	if _, err := c.Allowances(ctx, queue); err != nil { // an update waits for a worker for ever
 		return g, err
 	}
-	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+	err = c.update(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: protocol.AllowancesID(queue), UpdateName: update, Args: []any{argument},
 		WaitForStage: client.WorkflowUpdateStageCompleted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, &g)
-	}
+	}, &g)
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return g, usage.Errorf("there is no standing approval on queue %s", queue)
 	}

@@ -41,14 +41,10 @@ func (c *Client) AskEnvironment(ctx context.Context, name, update string, result
 	if _, err := c.Environment(ctx, name); err != nil { // an update waits for a worker for ever
 		return err
 	}
-	handle, err := c.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+	return c.explainEnvironment(ctx, name, c.update(ctx, client.UpdateWorkflowOptions{
 		WorkflowID: environment.WorkflowID(name), UpdateName: update, Args: arguments,
 		WaitForStage: client.WorkflowUpdateStageAccepted,
-	})
-	if err == nil {
-		err = handle.Get(ctx, result)
-	}
-	return c.explainEnvironment(ctx, name, err)
+	}, result))
 }
 
 // RollBackEnvironment puts an environment back to a checkpoint. It calls passed with each stage that
