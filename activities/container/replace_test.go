@@ -3,6 +3,7 @@ package container_test
 import (
 	"net/http"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,12 +86,14 @@ func TestReplacedContainerComesBackAsItWas(t *testing.T) {
 func TestAnOldContainerThatALaterStepHasLeftAsideComesBack(t *testing.T) {
 	t.Parallel()
 	for _, isUndone := range []bool{true, false} {
-		b, s := containertest.Start(t), newStage(t, t.TempDir())
+		b, dir := containertest.Start(t), t.TempDir()
+		s := newStage(t, dir)
 		e := s.entry(t)
 		_, err := s.replace.Apply(t.Context(), e,
 			step(t, map[string]any{"container": b.Name, "image": containertest.Greens(t)[0]}), "")
 		require.NoError(t, err)
-		left := aside.LeftName(activities.NewToken("later", "step", 1), aside.NameFor(e.Token))
+		later := activities.NewToken("later", "step", 1)
+		left := aside.LeftName(later, aside.NameFor(e.Token))
 		require.NoError(t, b.ContainerRename(t.Context(), b.ID, left))
 		if isUndone {
 			u, err := s.replace.Undo(t.Context(), e, activities.Decision{})
@@ -98,6 +101,13 @@ func TestAnOldContainerThatALaterStepHasLeftAsideComesBack(t *testing.T) {
 			require.Equal(t, activities.Compensated, u.Outcome, "%+v", u)
 			require.Equal(t, b.ID, b.Inspect(t).ID)
 			require.Error(t, b.ContainerRename(t.Context(), b.ID, left))
+			folders, err := journal.Open(filepath.Join(dir, "folder", "journal"))
+			require.NoError(t, err)
+			record, err := folders.Token(later)
+			require.NoError(t, err)
+			_, err = record.DecideReleasing()
+			require.NoError(t, err)
+			require.NoError(t, record.MarkReleased())
 		}
 		require.NoError(t, s.replace.Release(t.Context(), e))
 		_, err = b.ContainerInspect(t.Context(), left)
