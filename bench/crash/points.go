@@ -106,14 +106,6 @@ var points = map[string]map[phase]string{
 		forward:   "recorded alone switched applied",
 		unwinding: "closed fenced undone",
 	},
-	"unit.pause": {
-		forward:   "recorded alone switched applied",
-		unwinding: "closed fenced undone",
-	},
-	"unit.resume": {
-		forward:   "recorded alone switched applied",
-		unwinding: "closed fenced undone",
-	},
 	"environment.checkpoint": {
 		forward:   "recorded asked applied",
 		unwinding: "closed deleted",
