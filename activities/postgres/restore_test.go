@@ -290,6 +290,12 @@ func TestACheckpointThatIsNotTheOneIsRefused(t *testing.T) {
 	require.Equal(t, left, d.wholeDump())
 }
 
+// awaitFact waits until a plan has a fact about sessions: the server may still be ending one.
+func (s *step) awaitFact(fact string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return slices.Contains(s.plan().Facts, fact) }, 10*time.Second, 10*time.Millisecond)
+}
+
 // TestARestoreEndsSessions which its plan has counted. One that may not be ended stops it before
 // anything is touched.
 func TestARestoreEndsSessions(t *testing.T) {
@@ -301,14 +307,12 @@ func TestARestoreEndsSessions(t *testing.T) {
 	d.migrate()
 	left := d.wholeDump()
 	s := d.restore(cp)
-	require.Eventually(t, func() bool { // the server may still be ending those of the dump
-		return slices.Contains(s.plan().Facts, "it ends all sessions of the database, 0 sessions as of now; others may begin at once")
-	}, 10*time.Second, 10*time.Millisecond)
+	s.awaitFact("it ends all sessions of the database, 0 sessions as of now; others may begin at once")
 	admin, err := pgx.Connect(t.Context(), d.server.Admin(d.name))
 	require.NoError(t, err)
 	busy, err := pgx.Connect(t.Context(), d.server.DSN(d.name))
 	require.NoError(t, err)
-	require.Contains(t, s.plan().Facts, "it ends all sessions of the database, 2 sessions as of now; others may begin at once")
+	s.awaitFact("it ends all sessions of the database, 2 sessions as of now; others may begin at once")
 	_, err = busy.Exec(t.Context(), "BEGIN; DELETE FROM account") // and never goes on
 	require.NoError(t, err)
 	_, err = s.action.Apply(t.Context(), s.entry, s.with, "")
@@ -377,8 +381,8 @@ func TestACopyEndsSessions(t *testing.T) {
 	require.NoError(t, err)
 	c := s.plan()
 	require.Equal(t, activities.Medium, c.Risk)
-	require.Contains(t, c.Facts,
-		"it ends all sessions of the database, 1 session as of now; others may begin at once, and wait until the copy is made")
+	s.awaitFact("it ends all sessions of the database, 1 session as of now; others may begin at once, and wait until the " +
+		"copy is made")
 	require.NoError(t, busy.Ping(t.Context()), "a plan ends none")
 	_, err = busy.Exec(t.Context(), "BEGIN; DELETE FROM entry")
 	require.NoError(t, err)
