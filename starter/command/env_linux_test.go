@@ -784,7 +784,7 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 		"name: a\nparts: {x: {sqlite: app.db}}":                              `parts.x.sqlite: "app.db" must be an absolute path`,
 		"name: a\nparts: {x: {folder: /x, ignored: true}}":                   "parts.x.ignored: it says what becomes of files that git ignores",
 		"name: a\nparts: {x: {folder: /x}, y: {git: /x}}":                    "parts.y: /x is already the part x",
-		"name: a\nparts: {x: {disk: /x, memory: true}}":                      "line 2: field memory not found; known fields: name, owner, on, unit",
+		"name: a\nparts: {x: {disk: /x, cpus: 2}}":                           "line 2: field cpus not found; known fields: name, owner, on, unit",
 		"name: a\nhealthy: soon\nparts: {x: {folder: /x}}":                   `healthy: "soon" must be a time above zero`,
 		"name: a\nparts: {x: {folder: /x}}\nretention: {last: -1}":           "retention.last: -1 must not be below 0",
 		"name: a\nparts: {x: {folder: /nowhere/x}}":                          "environment a cannot be checkpointed: parts.x: path: ",
