@@ -91,19 +91,24 @@ func TestATargetThatFailsLeavesTheOthersOfItsBatch(t *testing.T) {
 		outcomes(report))
 }
 
+// failLate has a step fail in its second attempt, a minute after the first.
+func failLate(w *world, step string) {
+	finishLate(w.steps, step)
+	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
+		if s == step {
+			return activities.Result{}, map[bool]error{true: errAgain, false: errNo}[n == 1]
+		}
+		return activities.Result{}, nil
+	}
+}
+
 // What builds on a step of the target goes with it, even from a gate.
 func TestWhatBuildsOnATargetIsUndoneWithIt(t *testing.T) {
 	w := groupOf(t, `"on_failure": "rollback_target", "needs": [],`)
 	user := *stepByID(w.steps, "after")
 	user.ID, user.Needs = "user", []string{"g-a-one"}
 	w.steps = addGate(append(w.steps, user), "user", time.Hour)
-	finishLate(w.steps, "g-a-two")
-	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
-		if s == "g-a-two" {
-			return activities.Result{}, map[bool]error{true: errAgain, false: errNo}[n == 1]
-		}
-		return activities.Result{}, nil
-	}
+	failLate(w, "g-a-two")
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"undo g-a-one", "undo g-a-two", "undo user"}, slices.Sorted(slices.Values(w.calls[5:])))
@@ -117,13 +122,7 @@ func TestWhatAPivotKeepsOfATargetIsSaid(t *testing.T) {
 	pivot := *stepByID(w.steps, "after")
 	pivot.ID, pivot.Needs, pivot.Pivot = "p", []string{"g-a-one"}, true
 	w.steps = append(w.steps, pivot)
-	finishLate(w.steps, "g-a-two")
-	w.do = func(_ context.Context, s string, n int, _ activities.Forward) (activities.Result, error) {
-		if s == "g-a-two" {
-			return activities.Result{}, map[bool]error{true: errAgain, false: errNo}[n == 1]
-		}
-		return activities.Result{}, nil
-	}
+	failLate(w, "g-a-two")
 	report, err := newRun(t, w).report()
 	require.NoError(t, err)
 	require.Equal(t, []string{"do before", "do g-a-one", "do g-a-two", "do g-a-two", "do p", "undo g-a-two"},

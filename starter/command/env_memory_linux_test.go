@@ -41,6 +41,7 @@ func (s *site) monitor(commands ...string) (answer map[string]any) {
 // TestAMachineGoesBackWithItsMemory while it runs, and forward again.
 func TestAMachineGoesBackWithItsMemory(t *testing.T) {
 	testrun.NeedProgram(t, "qemu-system-x86_64", "install the package qemu-system-x86")
+	testrun.NeedProgram(t, "qemu-img", "install the package qemu-utils")
 	s := newSite(t)
 	s.stopWorker()
 	s.startWorker(s.worlds, func(c *host.Config) {

@@ -1,40 +1,20 @@
 package policy
 
 import (
-	"bufio"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // startOPA starts a real OPA, whose bundle is of a revision, with a policy in Rego.
 func startOPA(t *testing.T, revision, rego string) (address string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "opaserver")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Dir = "opaserver" // a module of its own
-	build.Env = append(os.Environ(), "GOWORK=off")
-	said, err := build.CombinedOutput()
-	require.NoError(t, err, string(said))
-	p := exec.Command(program, revision)
-	p.Stderr = os.Stderr
-	stdin, err := p.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := p.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.Start())
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		require.NoError(t, p.Wait())
-	})
-	address, err = bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	address = strings.TrimSpace(address)
+	address = testrun.StartModule(t, "opaserver", revision)
 	put, err := http.NewRequest(http.MethodPut, address+"/v1/policies/unwind", strings.NewReader(rego))
 	require.NoError(t, err)
 	answer, err := http.DefaultClient.Do(put)

@@ -2,15 +2,15 @@
 package oidctest
 
 import (
-	"bufio"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-62bf7108/unwind/testrun"
 )
 
 // User is whom the provider knows.
@@ -31,28 +31,9 @@ func Start(t testing.TB, redirect string, users map[string]User, groups map[stri
 	t.Helper()
 	here, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/seed-62bf7108/unwind/starter/oidc").Output()
 	require.NoError(t, err)
-	program := filepath.Join(t.TempDir(), "testprovider")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Dir = filepath.Join(strings.TrimSpace(string(here)), "testprovider") // a module of its own
-	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-	said, err := build.CombinedOutput()
-	require.NoError(t, err, string(said))
-
 	config, err := json.Marshal(map[string]any{"redirect": redirect, "users": withIDs(users), "groups": groups})
 	require.NoError(t, err)
-	p := exec.Command(program, string(config))
-	stdin, err := p.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := p.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.Start())
-	t.Cleanup(func() {
-		_ = stdin.Close()
-		require.NoError(t, p.Wait())
-	})
-	issuer, err = bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(t, err)
-	return strings.TrimSpace(issuer)
+	return testrun.StartModule(t, filepath.Join(strings.TrimSpace(string(here)), "testprovider"), string(config))
 }
 
 // withIDs is what the provider reads.
