@@ -64,8 +64,8 @@ func TestAMachineGoesBackWithItsMemory(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = machine.Process.Kill(); <-ended })
 	require.Eventually(t, func() bool {
-		_, err := net.Dial("unix", s.root+"/qmp")
-		return err == nil
+		conn, err := net.Dial("unix", s.root+"/qmp")
+		return err == nil && conn.Close() == nil // the monitor has one client at a time
 	}, time.Minute, 20*time.Millisecond)
 	// The firmware finds nothing to boot, and waits.
 	write := func(pattern int) {
